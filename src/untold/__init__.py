@@ -1,0 +1,1 @@
+"""untold: neural machine translation that knows what it has said and what is still untold."""

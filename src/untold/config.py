@@ -1,0 +1,295 @@
+"""Every setting of untold: its name, type, limits and default. The only home of defaults.
+
+Settings come from a TOML file and `--set section.key=value`; types are strict, and an unknown key is
+an error that names the nearest known one.
+"""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from untold.errors import UntoldError
+
+__all__ = [
+    "PRESETS",
+    "Config",
+    "CorpusConfig",
+    "DataConfig",
+    "DecodeConfig",
+    "ModelConfig",
+    "TokenizerConfig",
+    "TrainConfig",
+    "load_config",
+    "parse_config",
+]
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """Frozen and strict: a value of the wrong type is refused, never converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class CorpusConfig(Section):
+    """Where sentence pairs are read from: two plain files, one table file, or a dataset."""
+
+    source: str | None = None
+    target: str | None = None
+    path: str | None = None
+    dataset: str | None = None
+    split: str = "train"
+    columns: tuple[str, str] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_are_tuples(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("columns"), list):
+            return data | {"columns": tuple(data["columns"])}
+        return data
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "CorpusConfig":
+        if (self.source is None) != (self.target is None):
+            raise ValueError("plain files come in twos: give both source and target")
+        kinds = [self.source, self.path, self.dataset]
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError(
+                "give exactly one of: source and target (plain files), path (.tsv, .jsonl, "
+                ".parquet), dataset (Hugging Face name or directory)"
+            )
+        return self
+
+
+def _as_corpora(value: Any) -> Any:
+    return (value,) if isinstance(value, (dict, CorpusConfig)) else _as_tuple(value)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class DataConfig(Section):
+    """The corpora and what is left out of them. Paths are relative to `root`."""
+
+    source_language: str = "src"
+    target_language: str = "tgt"
+    root: str = "."
+    train: Annotated[tuple[CorpusConfig, ...], BeforeValidator(_as_corpora)] = ()
+    valid: CorpusConfig | None = None
+    max_tokens: Count = 256
+    max_ratio: Annotated[float, Field(gt=1.0)] | None = None
+    lowercase: bool = False
+
+
+class TokenizerConfig(Section):
+    """How text becomes pieces. `joint` gives both languages one vocabulary."""
+
+    kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
+    size: Annotated[int, Field(ge=16)] = 32_000
+    joint: bool = True
+    byte_fallback: bool = False
+    character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    dropout: Fraction = 0.0
+
+    @model_validator(mode="after")
+    def _dropout_needs_pieces(self) -> "TokenizerConfig":
+        if self.dropout and self.kind not in ("bpe", "unigram"):
+            raise ValueError(f"dropout needs kind bpe or unigram, not {self.kind}: set it to 0.0")
+        return self
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {"d_model": 128, "d_ffn": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4},
+    "small": {"d_model": 256, "d_ffn": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+    "base": {"d_model": 512, "d_ffn": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    "big": {"d_model": 1024, "d_ffn": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
+}
+
+
+class ModelConfig(Section):
+    """The shape of the model. A preset fills in what is not written out beside it."""
+
+    backbone: Literal["transformer"] = "transformer"
+    preset: Literal["tiny", "small", "base", "big"] = "base"
+    d_model: Count = 512
+    d_ffn: Count = 2048
+    heads: Count = 8
+    encoder_layers: Count = 6
+    decoder_layers: Count = 6
+    dropout: Fraction = 0.1
+    attention_dropout: Fraction = 0.0
+    activation_dropout: Fraction = 0.0
+    tie_embeddings: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        preset = PRESETS.get(data.get("preset", cls.model_fields["preset"].default), {})
+        return dict(preset) | data
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> "ModelConfig":
+        if self.d_model % self.heads:
+            raise ValueError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model {self.d_model} is odd: sinusoidal positions need it even")
+        return self
+
+
+class TrainConfig(Section):
+    """The course of a training run. One update sees `accumulate` batches, on however many processes."""
+
+    seed: CountOrZero = 1
+    steps: Count = 100_000
+    epochs: Count | None = None
+    batch_tokens: Count = 4096
+    accumulate: Count = 1
+    learning_rate: Annotated[float, Field(gt=0.0)] = 7e-4
+    schedule: Literal["inverse_sqrt", "plateau", "constant"] = "inverse_sqrt"
+    warmup: CountOrZero = 4000
+    plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    plateau_patience: Count = 2
+    min_learning_rate: Annotated[float, Field(ge=0.0)] = 1e-9
+    betas: Annotated[tuple[Fraction, Fraction], BeforeValidator(_as_tuple)] = (0.9, 0.98)
+    epsilon: Annotated[float, Field(gt=0.0)] = 1e-9
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    clip: Annotated[float, Field(ge=0.0)] = 1.0
+    label_smoothing: Fraction = 0.1
+    log_every: Count = 50
+    validate_every: Count = 1000
+    validate_bleu: bool = True
+    best_by: Literal["loss", "bleu"] = "bleu"
+    patience: Count | None = None
+    save_every: Count = 1000
+    keep: Count = 5
+    threads: Count | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    timeout_minutes: Annotated[float, Field(gt=0.0)] = 30.0
+    max_skipped: Count = 5
+
+    @model_validator(mode="after")
+    def _best_can_be_known(self) -> "TrainConfig":
+        if self.best_by == "bleu" and not self.validate_bleu:
+            raise ValueError('best_by = "bleu" needs validate_bleu: set best_by = "loss"')
+        return self
+
+
+class DecodeConfig(Section):
+    """How translations are searched for."""
+
+    beam: Count = 4
+    length_penalty: Annotated[float, Field(ge=0.0)] = 0.6
+    nbest: Count = 1
+    min_length: CountOrZero = 0
+    max_length: Count = 256
+    max_ratio: Annotated[float, Field(gt=0.0)] = 3.0
+    no_repeat_ngram: CountOrZero = 0
+    sample: bool = False
+    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    top_k: CountOrZero = 0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    seed: CountOrZero = 1
+    batch_tokens: Count = 4096
+
+    @model_validator(mode="after")
+    def _nbest_fits(self) -> "DecodeConfig":
+        if not self.sample and self.nbest > self.beam:
+            raise ValueError(f"nbest {self.nbest} needs a beam at least as wide, not {self.beam}")
+        return self
+
+
+class Config(Section):
+    """A whole run: data, tokenizer, model, training and decoding."""
+
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+
+
+def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
+    """Read a TOML file, apply `section.key=value` overrides (values in TOML), and check it all."""
+    try:
+        with open(path, "rb") as file:
+            values = tomllib.load(file)
+    except FileNotFoundError:
+        raise UntoldError(f"{path}: no such configuration file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UntoldError(f"{path}: not valid TOML: {error}") from None
+    for override in overrides:
+        _apply(values, override)
+    return parse_config(values, str(path))
+
+
+def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Config:
+    """Check a nested mapping; every problem is named with its key, value and cure."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(_explain(problem) for problem in error.errors())
+        raise UntoldError(f"{where}: {problems}") from None
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    path = key.strip().split(".")
+    if not equals or len(path) < 2 or not all(path):
+        raise UntoldError(f"--set {override}: write it as section.key=value")
+    for name in path[:-1]:
+        values = values.setdefault(name, {})
+        if not isinstance(values, dict):
+            raise UntoldError(f"--set {override}: {name} is a value, not a section")
+    values[path[-1]] = _toml_value(text.strip())
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # a bare word, such as a path or a preset's name
+
+
+def _explain(problem: Any) -> str:
+    names = [str(part) for part in problem["loc"]]
+    key = ".".join(names) or "configuration"
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {key}{_nearest(names)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    value = problem["input"]
+    shown = "" if isinstance(value, (dict, list, BaseModel)) else f" = {json.dumps(value, default=str)}"
+    return f"{key}{shown}: {message}"
+
+
+def _nearest(names: list[str]) -> str:
+    known = _known_keys(Config)
+    tail = {key.rsplit(".", 1)[-1]: key for key in reversed(known)}
+    plain = ".".join(name for name in names if not name.isdigit())
+    close = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
+    close = close or [tail[m] for m in difflib.get_close_matches(names[-1], tail, n=1, cutoff=0.6)]
+    return f"; did you mean {close[0]}?" if close else f"; known sections: {', '.join(Config.model_fields)}"
+
+
+def _known_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    for name, field in section.model_fields.items():
+        keys.append(prefix + name)
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            keys += _known_keys(annotation, f"{prefix}{name}.")
+    for name in ("train", "valid"):
+        if section is DataConfig:
+            keys += _known_keys(CorpusConfig, f"{prefix}{name}.")
+    return keys

@@ -1,0 +1,86 @@
+"""The interface behind which every sequence-to-sequence backbone lives.
+
+    encode(ids, mask)              -> Source       once per sentence
+    decode(source, prefix)         -> Decoded      all target positions at once (training, scoring)
+    start(source, beams)           -> state        an empty decoder memory
+    step(source, last, state)      -> Decoded, state   one more position, from the cache
+
+Decoding lays hypotheses out as (b, n): n beams of each of b sentences. A backbone sees the n beams of
+a sentence as n queries over one Source, so that nothing of the source is ever copied n times.
+Memory is a value: `step` returns a new state, and `state.select(rows)` is the one way in which a
+search reorders or drops hypotheses; rows index the flattened (b n) hypotheses.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+__all__ = ["Backbone", "Decoded", "DecoderState", "Source"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """An encoded batch: everything about the source that no decoding step needs to compute again."""
+
+    states: Float[Tensor, "b i d"]
+    mask: Bool[Tensor, "b i"]  # True = real token
+    memory: tuple[Tensor, ...] = ()  # the backbone's own, first axis b: keys and values, say
+    votes: Float[Tensor, "b i j c"] | None = None
+
+    def select(self, rows: Int[Tensor, " r"]) -> "Source":
+        """The sentences at `rows`, in that order."""
+        return Source(
+            states=self.states[rows],
+            mask=self.mask[rows],
+            memory=tuple(part[rows] for part in self.memory),
+            votes=None if self.votes is None else self.votes[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Decoder states after the last norm; attention, where asked for, sums to one over i."""
+
+    states: Float[Tensor, "b t d"]
+    attention: Float[Tensor, "b t i"] | None = None
+
+
+class DecoderState(Protocol):
+    """What a decoder remembers of each hypothesis. Immutable."""
+
+    def select(self, rows: Int[Tensor, " r"]) -> Self:
+        """The memory of the hypotheses at `rows` of the flattened (b n)."""
+        ...
+
+
+class Backbone(nn.Module, ABC):
+    """A sequence-to-sequence model up to, but without, its output layer."""
+
+    d_model: int
+
+    @abstractmethod
+    def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
+        """Read the source; padding (mask False) changes nothing."""
+
+    @abstractmethod
+    def decode(
+        self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
+    ) -> Decoded:
+        """States for all positions; position t sees prefix[:, :t+1] alone."""
+
+    @abstractmethod
+    def start(self, source: Source, beams: int) -> DecoderState:
+        """The memory of `beams` empty hypotheses for each sentence."""
+
+    @abstractmethod
+    def step(
+        self, source: Source, last: Int[Tensor, "b n"], state: DecoderState, *, attention: bool = False
+    ) -> tuple[Decoded, DecoderState]:
+        """Read one more token of every hypothesis; the beams lie on the t axis of Decoded."""
+
+    @abstractmethod
+    def output_embedding(self) -> Float[Tensor, "v d"]:
+        """The matrix that turns states into logits (tied to the target embedding)."""
