@@ -26,6 +26,7 @@ __all__ = [
     "TrainConfig",
     "load_config",
     "parse_config",
+    "parse_config_json",
 ]
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -88,6 +89,7 @@ class DataConfig(Section):
     max_tokens: Count = 256
     max_ratio: Annotated[float, Field(gt=1.0)] | None = None
     lowercase: bool = False
+    bleu_tokenize: Literal["13a", "char", "intl", "none", "zh"] = "13a"
 
 
 class TokenizerConfig(Section):
@@ -169,6 +171,7 @@ class TrainConfig(Section):
     log_every: Count = 50
     validate_every: Count = 1000
     validate_bleu: bool = True
+    validate_beam: Count = 1
     best_by: Literal["loss", "bleu"] = "bleu"
     patience: Count | None = None
     save_every: Count = 1000
@@ -239,8 +242,19 @@ def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Con
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(_explain(problem) for problem in error.errors())
-        raise UntoldError(f"{where}: {problems}") from None
+        raise _refusal(error, where) from None
+
+
+def parse_config_json(text: str, where: str) -> Config:
+    """Check what `Config.model_dump_json` wrote."""
+    try:
+        return Config.model_validate_json(text)
+    except ValidationError as error:
+        raise _refusal(error, where) from None
+
+
+def _refusal(error: ValidationError, where: str) -> UntoldError:
+    return UntoldError(f"{where}: {'; '.join(_explain(problem) for problem in error.errors())}")
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

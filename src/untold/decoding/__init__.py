@@ -1,1 +1,20 @@
-"""TODO"""
+"""From ids to hypotheses: search, sampling, scoring, ensembles. Never sees a string or a file."""
+
+from untold.decoding.ensemble import Ensemble
+from untold.decoding.hypothesis import Hypothesis
+from untold.decoding.penalties import length_penalty
+from untold.decoding.scoring import score_pairs
+from untold.decoding.search import search
+from untold.decoding.searchable import Scorable, Searchable
+from untold.decoding.sentences import Sentences
+
+__all__ = [
+    "Ensemble",
+    "Hypothesis",
+    "Scorable",
+    "Searchable",
+    "Sentences",
+    "length_penalty",
+    "score_pairs",
+    "search",
+]

@@ -1,0 +1,54 @@
+"""What is left out of a corpus, and the count of it. A pair goes as a whole or not at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from untold.errors import UntoldError
+
+__all__ = ["FilterReport", "Limits", "Reason", "reason_to_drop"]
+
+Reason = Literal["empty", "too long", "unequal"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The longest side, in pieces, and how many times longer than the other a side may be."""
+
+    max_tokens: int
+    max_ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise UntoldError(f"max_tokens {self.max_tokens}: at least 1 piece must be allowed")
+        if self.max_ratio is not None and self.max_ratio < 1.0:
+            raise UntoldError(f"max_ratio {self.max_ratio}: even equal lengths have ratio 1")
+
+
+@dataclass(frozen=True)
+class FilterReport:
+    """How many pairs stayed and how many went, by reason."""
+
+    kept: int
+    dropped: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """All the pairs that were read."""
+        return self.kept + sum(self.dropped.values())
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.dropped.items()))
+        return f"{self.kept} of {self.total} pairs kept" + (f" ({reasons} dropped)" * bool(reasons))
+
+
+def reason_to_drop(source: int, target: int, limits: Limits) -> Reason | None:
+    """Why a pair of these lengths, in pieces, is left out; the first reason that holds."""
+    shorter, longer = sorted((source, target))
+    if shorter == 0:
+        return "empty"
+    if longer > limits.max_tokens:
+        return "too long"
+    if limits.max_ratio is not None and longer > limits.max_ratio * shorter:
+        return "unequal"
+    return None

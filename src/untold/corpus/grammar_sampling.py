@@ -1,0 +1,119 @@
+"""Derivations by chance: a tree first, then each side's words, then the alignment between them."""
+
+import random
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+from untold.corpus.grammar_expansion import Plain, Production
+from untold.corpus.grammar_notation import Notation, Word
+
+__all__ = ["Sample", "Sampler"]
+
+Tree = list  # [production, number of the node, child, child, ...]: plain lists, for speed
+Links = list[tuple[int, int]]  # (node and tag in one number, position of the word)
+
+_TAGS = 64  # more tags than any rule has
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sentence pair; `alignment` holds sorted (source, target) word positions from 0."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    alignment: tuple[tuple[int, int], ...]
+
+
+class Sampler:
+    """Rewrites top-down by weight; no side grows past the longest sentence."""
+
+    def __init__(self, notation: Notation, plain: Plain) -> None:
+        self.productions = plain.productions
+        self.sizes = plain.sizes
+        self.shortest, self.longest = notation.length
+        self.ease = [max(p.size for p in choices) for choices in plain.productions]
+        self.cumulative = [list(accumulate(p.weight for p in c)) for c in plain.productions]
+        self.tight: dict[tuple[int, int], tuple[list[Production], list[float]]] = {}
+        self.sides = [
+            (language in notation.capitalize, notation.absorb.get(language, {}))
+            for language in notation.languages
+        ]
+
+    def sample(self, rng: random.Random) -> Sample:
+        """One pair; draws again while a side is shorter than the grammar allows."""
+        while True:
+            tree = self._grow(rng.random)
+            source, source_links = self._spell(tree, 0)
+            target, target_links = self._spell(tree, 1)
+            if len(source) >= self.shortest and len(target) >= self.shortest:
+                return Sample(tuple(source), tuple(target), _join(source_links, target_links))
+
+    def _grow(self, draw: Callable[[], float]) -> Tree:
+        """A whole tree, leftmost node first; `spare` words are left beyond what all nodes need."""
+        spare = self.longest - self.sizes[0]
+        root: Tree = []
+        waiting: list[tuple[int, Tree]] = [(0, root)]
+        number = 0
+        while waiting:
+            symbol, node = waiting.pop()
+            budget = self.sizes[symbol] + spare
+            if budget >= self.ease[symbol]:
+                choices, weights = self.productions[symbol], self.cumulative[symbol]
+            else:
+                choices, weights = self._within(symbol, budget)
+            last = len(choices) - 1
+            production = choices[bisect(weights, draw() * weights[-1], 0, last) if last else 0]
+            spare = budget - production.size
+            children: list[Tree] = [[] for _ in production.children]
+            node += (production, number, *children)
+            number += _TAGS
+            waiting += zip(production.children[::-1], children[::-1], strict=True)
+        return root
+
+    def _within(self, symbol: int, budget: int) -> tuple[list[Production], list[float]]:
+        """The productions that can still end within the budget: the shortest one always can."""
+        found = self.tight.get((symbol, budget))
+        if found is None:
+            choices = [p for p in self.productions[symbol] if p.size <= budget]
+            found = choices, list(accumulate(p.weight for p in choices))
+            self.tight[symbol, budget] = found
+        return found
+
+    def _spell(self, tree: Tree, side: int) -> tuple[list[str], Links]:
+        """The words of one side in their order, and where the tagged ones stand."""
+        capitalize, absorb = self.sides[side]
+        words: list[str] = []
+        links: Links = []
+        waiting: list[tuple[Tree, Word | int]] = []
+        node = tree
+        waiting = [(tree, item) for item in reversed(_items(tree, side))]
+        while waiting:
+            node, item = waiting.pop()
+            if isinstance(item, int):
+                child = node[item + 2]
+                waiting += [(child, item) for item in reversed(_items(child, side))]
+                continue
+            while words and item.text in absorb.get(words[-1], ()):
+                words.pop()
+                links = [link for link in links if link[1] != len(words)]
+            links += [(node[1] + tag, len(words)) for tag in item.tags]
+            words.append(item.text)
+        if capitalize and words:
+            words[0] = words[0][:1].upper() + words[0][1:]
+        return words, links
+
+
+def _items(node: Tree, side: int) -> tuple[Word | int, ...]:
+    production: Production = node[0]
+    return production.target if side else production.source
+
+
+def _join(source: Links, target: Links) -> tuple[tuple[int, int], ...]:
+    """All pairs of words with the same tag of the same node."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for key, position in source:
+        places[key].append(position)
+    return tuple(sorted({(s, t) for key, t in target for s in places.get(key, ())}))

@@ -1,0 +1,63 @@
+"""The one reader of lines. Bytes end lines at "\\n" only, so that no text can shift a pair.
+
+One "\\r" before the "\\n" is dropped; every other character is text, also a byte order mark and a
+"\\r" within the line. The bytes must be UTF-8.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from untold.errors import UntoldError
+
+__all__ = ["count_lines", "open_bytes", "read_lines", "split_lines"]
+
+_BLOCK = 1 << 20
+
+
+def split_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode a binary file or standard input (`sys.stdin.buffer`); `name` is for messages."""
+    for number, line in enumerate(stream, start=1):
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            yield content.decode()
+        except UnicodeDecodeError as error:
+            raise UntoldError(
+                f"{name}:{number}:{error.start + 1}: byte 0x{content[error.start]:02x} is not "
+                f"UTF-8: convert the text first (iconv -t utf-8)"
+            ) from None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file; a .gz file is read to its end once before its first line comes out."""
+    if path.suffix == ".gz":
+        count_lines(path)
+    with open_bytes(path) as file:
+        yield from split_lines(file, str(path))
+
+
+def count_lines(path: Path) -> int:
+    """How many lines there are; a .gz that is cut, damaged or empty is an error."""
+    lines, last = 0, b""
+    with open_bytes(path) as file:
+        while block := file.read(_BLOCK):
+            lines, last = lines + block.count(b"\n"), block
+    if path.suffix == ".gz" and not last:
+        # A download that failed at its first byte is a .gz that gzip reads without complaint.
+        raise UntoldError(f"{path}: holds nothing: get it again")
+    return lines + (last != b"" and not last.endswith(b"\n"))
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
+    """Open a file, unpacked if its name ends in .gz; what goes wrong names the file."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UntoldError(f"{path}: not a whole .gz file ({error}): get it again") from None
+    except OSError as error:
+        raise UntoldError(f"{path}: {error.strerror or error}") from None

@@ -1,0 +1,114 @@
+"""A corpus from a grammar: train, dev and test on disk, with no sentence in two of them."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from untold.corpus.grammar import Grammar, Sample, load_grammar
+from untold.errors import UntoldError
+
+__all__ = ["SampleReport", "SplitReport", "write_sample"]
+
+_PATIENCE = 20_000  # draws in a row without a new pair: the grammar has hardly any left
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """One split as written: its pairs and its lengths in words, averaged and longest."""
+
+    name: str
+    pairs: int
+    mean_source: float
+    mean_target: float
+    max_source: int
+    max_target: int
+
+
+@dataclass(frozen=True)
+class SampleReport:
+    """What `write_sample` wrote, and where."""
+
+    grammar: str
+    languages: tuple[str, str]
+    seed: int
+    out: Path
+    train: SplitReport
+    dev: SplitReport
+    test: SplitReport
+
+
+def write_sample(name: str | Path, pairs: int, seed: int, out: str | Path) -> SampleReport:
+    """Write train (`pairs`), dev and test with their alignments; the same files for the same seed.
+
+    No source and no target sentence stands in two splits, and no pair twice in one.
+    """
+    if pairs < 1:
+        raise UntoldError(f"{pairs} pairs: ask for at least 1")
+    grammar = load_grammar(name)
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    held_out = min(max(pairs // 20, 100), 1000)
+    splits = _Splits(grammar, grammar.stream(seed))
+    reports = {}
+    for split, count in (("test", held_out), ("dev", held_out), ("train", pairs)):
+        reports[split] = _write(grammar, split, out, splits.take(count, keep=split != "train"))
+    return SampleReport(grammar.name, grammar.languages, seed, out, **reports)
+
+
+class _Splits:
+    """Deals a stream of pairs out to splits; held-out splits go first and keep their sentences."""
+
+    def __init__(self, grammar: Grammar, stream: Iterator[Sample]) -> None:
+        self.grammar = grammar
+        self.stream = stream
+        self.taken: tuple[set[str], set[str]] = set(), set()
+
+    def take(self, count: int, keep: bool) -> Iterator[Sample]:
+        """`count` new pairs; `keep` withholds their sentences from the splits that follow."""
+        seen: set[bytes] = set()
+        own: tuple[list[str], list[str]] = [], []
+        misses = 0
+        while len(seen) < count:
+            sample = next(self.stream)
+            source, target = " ".join(sample.source), " ".join(sample.target)
+            digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8).digest()
+            if digest in seen or source in self.taken[0] or target in self.taken[1]:
+                misses += 1
+                if misses > _PATIENCE:
+                    raise UntoldError(
+                        f"{self.grammar.name}: only {len(seen)} of {count} new pairs found before"
+                        " they ran out: ask for fewer pairs"
+                    )
+                continue
+            misses = 0
+            seen.add(digest)
+            if keep:
+                own[0].append(source)
+                own[1].append(target)
+            yield sample
+        self.taken[0].update(own[0])
+        self.taken[1].update(own[1])
+
+
+def _write(grammar: Grammar, split: str, out: Path, samples: Iterable[Sample]) -> SplitReport:
+    totals, longest, count = [0, 0], [0, 0], 0
+    with ExitStack() as stack:
+        files = [
+            _open(stack, out / f"{split}.{suffix}") for suffix in (*grammar.languages, "align")
+        ]
+        for sample in samples:
+            count += 1
+            for side, words in enumerate((sample.source, sample.target)):
+                print(*words, file=files[side])
+                totals[side] += len(words)
+                longest[side] = max(longest[side], len(words))
+            print(*(f"{i}-{j}" for i, j in sample.alignment), file=files[2])
+    means = [total / count for total in totals]
+    return SplitReport(split, count, means[0], means[1], longest[0], longest[1])
+
+
+def _open(stack: ExitStack, path: Path) -> TextIO:
+    return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))

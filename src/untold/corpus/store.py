@@ -1,0 +1,247 @@
+"""The tokenised corpus on disk, memory-mapped: its size is no matter of memory.
+
+A store is a directory: the ids of each side on end (source.ids, target.ids), where each sentence
+begins (source.offsets, target.offsets), the input line of each pair (lines) and store.json.
+"""
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int32
+
+from untold.config import CorpusConfig
+from untold.corpus.filters import FilterReport, Limits, reason_to_drop
+from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
+from untold.durable import new_directory, remove_litter, verify_directory
+from untold.errors import UntoldError
+
+__all__ = ["PairEncoder", "Store", "build_store", "open_store", "prepare"]
+
+_FORMAT = 1
+_CHUNK = 10_000  # pairs held in memory while building
+_SIDES = ("source", "target")
+_OFFSET = np.dtype("<i8")
+
+Encode = Callable[[list[str]], list[list[int]]]
+
+
+@dataclass(frozen=True)
+class PairEncoder:
+    """How both sides become ids. `size` bounds the ids of either; none is a BOS or an EOS."""
+
+    source: Encode
+    target: Encode
+    size: int
+    fingerprint: str
+    lowercase: bool = False
+
+    def encode(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
+        """Ids of each pair; a blank side has none, whatever the tokenizer makes of spaces."""
+        sources = self._side(self.source, [pair.source for pair in pairs])
+        targets = self._side(self.target, [pair.target for pair in pairs])
+        return list(zip(sources, targets, strict=True))
+
+    def _side(self, encode: Encode, texts: list[str]) -> list[list[int]]:
+        ids = encode([text.lower() for text in texts] if self.lowercase else texts)
+        return [row if text.strip() else [] for row, text in zip(ids, texts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Store:
+    """Pairs of ids by number, read from disk as they are asked for."""
+
+    directory: Path
+    fingerprint: str
+    report: FilterReport
+    files: tuple[tuple[int, str], ...]  # (first pair, file), in order
+    _ids: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    _offsets: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    _lines: np.ndarray = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @cached_property
+    def source_lengths(self) -> Int32[np.ndarray, " pairs"]:
+        """Ids of each source, BOS and EOS not among them."""
+        return np.diff(self._offsets[0]).astype(np.int32)
+
+    @cached_property
+    def target_lengths(self) -> Int32[np.ndarray, " pairs"]:
+        """Ids of each target, BOS and EOS not among them."""
+        return np.diff(self._offsets[1]).astype(np.int32)
+
+    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target ids, as views into the file: copy them to keep or change them."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"pair {index} of {len(self)}")
+        source, target = (
+            ids[offsets[index] : offsets[index + 1]]
+            for ids, offsets in zip(self._ids, self._offsets, strict=True)
+        )
+        return source, target
+
+    def line(self, index: int) -> int:
+        """The line (or row) of the input that the pair comes from, counted from 1."""
+        return int(self._lines[index])
+
+    def where(self, index: int) -> str:
+        """The pair's place as file:line, for messages."""
+        name = [name for first, name in self.files if first <= index][-1]
+        return f"{name}:{self.line(index)}"
+
+
+def prepare(
+    directory: Path,
+    corpora: Sequence[CorpusConfig],
+    root: Path,
+    encoder: PairEncoder,
+    limits: Limits,
+) -> Store:
+    """The store of these corpora at `directory`: the one that is there if it still fits."""
+    fingerprint = _describe(corpora, root, encoder, limits)
+    remove_litter(directory.parent)
+    if directory.exists():
+        try:
+            store = open_store(directory)
+            if store.fingerprint == _digest(fingerprint):
+                return store
+        except UntoldError:
+            pass  # damaged or of an older format: all of it can be made again
+    pairs = itertools.chain.from_iterable(read_pairs(corpus, root) for corpus in corpora)
+    store = build_store(directory, pairs, encoder, limits, fingerprint)
+    if _describe(corpora, root, encoder, limits) != fingerprint:
+        raise UntoldError(f"{directory}: the corpus changed while it was read: start again")
+    return store
+
+
+def build_store(
+    directory: Path,
+    pairs: Iterable[Pair],
+    encoder: PairEncoder,
+    limits: Limits,
+    fingerprint: Mapping[str, Any],
+) -> Store:
+    """Tokenise, filter and write the pairs, a chunk at a time; replaces what is at `directory`."""
+    with new_directory(directory, replace=True) as unfinished:
+        writer = _Writer(unfinished, encoder.size)
+        for chunk in _chunks(pairs):
+            writer.add(chunk, encoder.encode(chunk), limits)
+        report = FilterReport(writer.kept, dict(writer.dropped))
+        if not report.kept:
+            raise UntoldError(f"{directory}: nothing to learn from: {report}")
+        description = {
+            "format": _FORMAT,
+            "fingerprint": dict(fingerprint),
+            "dtype": writer.dtype.str,
+            "report": asdict(report),
+            "files": writer.files,
+        }
+        (unfinished / "store.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+    return open_store(directory)
+
+
+def open_store(directory: Path) -> Store:
+    """Map a store whose every byte is as it was written."""
+    verify_directory(directory)
+    try:
+        description = json.loads((directory / "store.json").read_bytes())
+        if description["format"] != _FORMAT:
+            raise UntoldError(f"{directory}: store format {description['format']}, not {_FORMAT}")
+        dtype = np.dtype(description["dtype"])
+        return Store(
+            directory,
+            _digest(description["fingerprint"]),
+            FilterReport(**description["report"]),
+            tuple((first, name) for first, name in description["files"]),
+            (_map(directory / "source.ids", dtype), _map(directory / "target.ids", dtype)),
+            (_map(directory / "source.offsets"), _map(directory / "target.offsets")),
+            _map(directory / "lines"),
+        )
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UntoldError(f"{directory}: not a store: {error!r}") from error
+
+
+class _Writer:
+    """The files of a growing store, and the counts of what went into them."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.dtype = np.dtype("<u2" if size <= 1 << 16 else "<u4")
+        self.kept, self.dropped = 0, Counter[str]()
+        self.files: list[tuple[int, str]] = []
+        self._directory = directory
+        self._size = size
+        self._ends = [0, 0]
+        for side in _SIDES:
+            self._append(f"{side}.offsets", np.zeros(1, _OFFSET))
+
+    def add(
+        self, pairs: Sequence[Pair], ids: list[tuple[list[int], list[int]]], limits: Limits
+    ) -> None:
+        """Write the pairs that are within the limits and count the others."""
+        kept: list[Pair] = []
+        rows: tuple[list[list[int]], list[list[int]]] = ([], [])
+        for pair, (source, target) in zip(pairs, ids, strict=True):
+            reason = reason_to_drop(len(source), len(target), limits)
+            if reason is not None:
+                self.dropped[reason] += 1
+                continue
+            if not self.files or self.files[-1][1] != pair.file:
+                self.files.append((self.kept + len(kept), pair.file))
+            kept.append(pair)
+            rows[0].append(source)
+            rows[1].append(target)
+        for side in range(len(_SIDES)):
+            self._write_side(side, rows[side])
+        self._append("lines", np.array([pair.line for pair in kept], _OFFSET))
+        self.kept += len(kept)
+
+    def _write_side(self, side: int, rows: list[list[int]]) -> None:
+        lengths = np.fromiter((len(row) for row in rows), _OFFSET, count=len(rows))
+        ids = np.fromiter(itertools.chain.from_iterable(rows), _OFFSET, count=int(lengths.sum()))
+        if ids.size and not 0 <= ids.min() <= ids.max() < self._size:
+            raise UntoldError(
+                f"the {_SIDES[side]} tokenizer gave ids {ids.min()} to {ids.max()}, "
+                f"outside its vocabulary of {self._size}"
+            )
+        self._append(f"{_SIDES[side]}.ids", ids.astype(self.dtype))
+        self._append(f"{_SIDES[side]}.offsets", self._ends[side] + np.cumsum(lengths))
+        self._ends[side] += len(ids)
+
+    def _append(self, name: str, values: np.ndarray) -> None:
+        with open(self._directory / name, "ab") as file:
+            file.write(values.tobytes())
+
+
+def _map(path: Path, dtype: np.dtype = _OFFSET) -> np.ndarray:
+    return np.asarray(np.memmap(path, dtype, mode="r"))
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    pairs = iter(pairs)
+    while chunk := list(itertools.islice(pairs, _CHUNK)):
+        yield chunk
+
+
+def _describe(
+    corpora: Sequence[CorpusConfig], root: Path, encoder: PairEncoder, limits: Limits
+) -> dict[str, Any]:
+    return {
+        "corpora": [fingerprint_corpus(corpus, root) for corpus in corpora],
+        "tokenizer": encoder.fingerprint,
+        "vocabulary": encoder.size,
+        "lowercase": encoder.lowercase,
+        "limits": asdict(limits),
+    }
+
+
+def _digest(fingerprint: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,63 @@
+"""What a model thinks of given translations: one pass over all positions, no search."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from untold.corpus.batches import Batch
+from untold.decoding.hypothesis import Hypothesis
+from untold.decoding.penalties import length_penalty
+from untold.decoding.searchable import Scorable
+from untold.decoding.sentences import NOT_NUMBERS
+from untold.errors import UntoldError
+
+__all__ = ["score_pairs"]
+
+POSITIONS = 1024  # whose logits are held at a time
+
+
+@torch.inference_mode()
+def score_pairs(
+    model: Scorable, batch: Batch, alpha: float, *, attention: bool = False
+) -> list[Hypothesis]:
+    """Each target as a search with length penalty `alpha` would report it."""
+    outputs = model(batch.source, batch.source_mask, batch.prefix, attention=attention)
+    log_probs = _log_probs(model, outputs.holistic, batch)
+    bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
+    if bad:
+        raise UntoldError(f"sentence {int(batch.indices[bad[0]])}: {NOT_NUMBERS}")
+    return [
+        _hypothesis(batch, number, log_probs[number], outputs.attention, alpha)
+        for number in range(len(log_probs))
+    ]
+
+
+def _log_probs(
+    model: Scorable, holistic: Float[Tensor, "b t d"], batch: Batch
+) -> Float[Tensor, "b t"]:
+    """Of the labels; zero at padding, whose logits are never computed."""
+    real = batch.target_mask
+    parts = zip(holistic[real].split(POSITIONS), batch.labels[real].split(POSITIONS), strict=True)
+    found = [-F.cross_entropy(model.logits(h).float(), y, reduction="none") for h, y in parts]
+    return torch.zeros(real.shape, device=real.device).masked_scatter(real, torch.cat(found))
+
+
+def _hypothesis(
+    batch: Batch,
+    number: int,
+    log_probs: Float[Tensor, " t"],
+    attention: Float[Tensor, "b t i"] | None,
+    alpha: float,
+) -> Hypothesis:
+    real: Bool[Tensor, " t"] = batch.target_mask[number]
+    values = log_probs[real].tolist()
+    if attention is not None:
+        attention = attention[number, real][:, batch.source_mask[number]]
+    return Hypothesis(
+        tokens=tuple(batch.labels[number, real].tolist()[:-1]),
+        score=sum(values) / length_penalty(float(len(values)), alpha),
+        log_probability=sum(values),
+        token_log_probabilities=tuple(values),
+        attention=attention,
+    )

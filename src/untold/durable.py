@@ -1,0 +1,338 @@
+"""Files and directories that are whole or absent, whatever kills the writer (POSIX only).
+
+A directory is written beside its final name, flushed, sealed by MANIFEST.json and then renamed. The
+manifest comes last, so a directory that has one had all its files flushed before.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from untold.errors import UntoldError
+
+__all__ = [
+    "MANIFEST",
+    "hash_file",
+    "is_complete",
+    "lock_directory",
+    "new_directory",
+    "remove_litter",
+    "verify_directory",
+    "write_file",
+]
+
+MANIFEST = "MANIFEST.json"
+LOCK = ".lock"
+# .tmp- is unfinished work; .old- is what a replacement put aside, the only copy for an instant.
+_LITTER = re.compile(
+    r"\.(?P<kind>tmp|old)-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<started>\d+)-[0-9a-f]{8}"
+)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A process that cannot be taken for a later one with the same number."""
+
+    host: str
+    pid: int
+    started: int
+
+
+@contextmanager
+def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
+    """Yield a directory to fill; on success it appears at `path` complete, else nothing changes."""
+    path = path.absolute()
+    _refuse_existing(path, replace)
+    temporary = _beside(path, "tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+        yield temporary
+        _seal(temporary)
+        _refuse_existing(path, replace)
+        _move_into_place(temporary, path)
+    except OSError as error:
+        raise UntoldError(f"{path}: could not be written: {error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # already gone after success
+
+
+def verify_directory(path: Path) -> None:
+    """Every file is in the manifest, of its size and sha256; hidden files are not looked at."""
+    try:
+        entries = {entry.name: entry for entry in _read_manifest(path)}
+        found = _files(path)
+        for name in sorted(entries.keys() | found.keys()):
+            if reason := _mismatch(entries.get(name), found.get(name)):
+                raise UntoldError(f"{path}: {name} {reason}")
+    except OSError as error:
+        raise UntoldError(f"{path}: cannot be read: {error}") from error
+
+
+def is_complete(path: Path) -> bool:
+    """True if the manifest is there and every file has its size; contents are not read."""
+    try:
+        return all((path / e.name).stat().st_size == e.size for e in _read_manifest(path))
+    except (OSError, ValueError, UntoldError):
+        return False
+
+
+def remove_litter(parent: Path) -> list[Path]:
+    """Clear away what dead processes of this host left unfinished; returns what was removed.
+
+    What was put aside for a replacement that never arrived is put back.
+    """
+    removed = []
+    for path in sorted(parent.glob(".*")) if parent.is_dir() else []:
+        match = _LITTER.fullmatch(path.name)
+        if match is None or match["host"] != _host_tag() or _is_alive(_owner(match)):
+            continue
+        final = parent / match["name"]
+        with suppress(OSError):  # another process may be tidying the same directory
+            if match["kind"] == "old" and not final.exists():
+                path.rename(final)
+            else:
+                _remove(path)
+                removed.append(path)
+    return removed
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace one file at once: a reader sees all of the old bytes or all of the new."""
+    path = path.absolute()
+    temporary = _beside(path, "tmp")
+    try:
+        _write_flushed(temporary, data)
+        temporary.replace(path)
+        _fsync(path.parent)
+    except OSError as error:
+        raise UntoldError(f"{path}: could not be written: {error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock_directory(path: Path) -> Iterator[None]:
+    """Hold `path` for this process alone; a lock whose process died on this host is taken over."""
+    file = path.absolute() / LOCK
+    mine = _Process(socket.gethostname(), os.getpid(), _start_time(os.getpid()))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _guard(file) as descriptor:
+            _refuse_holder(file, descriptor)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(mine)).encode(), 0)
+    except OSError as error:
+        raise UntoldError(f"{file}: cannot be locked: {error}") from error
+    try:
+        yield
+    finally:
+        # A forked child runs this too when it unwinds; only the process that locked may unlock.
+        if os.getpid() == mine.pid:
+            with suppress(OSError), _guard(file) as descriptor:
+                if _holder(descriptor) == mine:
+                    file.unlink()
+
+
+def hash_file(path: Path) -> str:
+    """The sha256 of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refuse_existing(path: Path, replace: bool) -> None:
+    if path.exists() and not replace:
+        raise UntoldError(f"{path}: already exists; remove it or choose another name")
+
+
+def _beside(path: Path, kind: str) -> Path:
+    pid = os.getpid()
+    owner = f"{_host_tag()}-{pid}-{_start_time(pid)}-{secrets.token_hex(4)}"
+    return path.with_name(f".{kind}-{path.name}-{owner}")
+
+
+def _seal(directory: Path) -> None:
+    entries = []
+    for name, path in sorted(_files(directory).items()):
+        _fsync(path)
+        entries.append(asdict(_Entry(name, path.stat().st_size, hash_file(path))))
+    _write_flushed(directory / MANIFEST, json.dumps({"files": entries}, indent=1).encode())
+    for path in [directory, *directory.rglob("*/")]:
+        _fsync(path)
+
+
+def _move_into_place(temporary: Path, path: Path) -> None:
+    if not path.exists():
+        temporary.rename(path)
+        _fsync(path.parent)
+        return
+    aside = _beside(path, "old")
+    path.rename(aside)
+    try:
+        temporary.rename(path)
+    except BaseException:
+        aside.rename(path)
+        raise
+    _fsync(path.parent)
+    _remove(aside)
+
+
+def _write_flushed(path: Path, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    """The visible files under a directory by their relative name, without the manifest."""
+    found = {}
+    for path in directory.rglob("*"):
+        name = path.relative_to(directory)
+        hidden = any(part.startswith(".") for part in name.parts)
+        if not hidden and not path.is_dir() and name != Path(MANIFEST):
+            found[name.as_posix()] = path
+    return found
+
+
+def _read_manifest(directory: Path) -> list[_Entry]:
+    file = directory / MANIFEST
+    if not file.is_file():
+        what = (
+            f"no {MANIFEST}: it was never finished" if directory.is_dir() else "no such directory"
+        )
+        raise UntoldError(f"{directory}: {what}")
+    try:
+        entries = [_Entry(**entry) for entry in json.loads(file.read_bytes())["files"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        entries = None
+    if entries is None or not all(_is_sound(entry) for entry in entries):
+        raise UntoldError(f"{directory}: {MANIFEST} is damaged")
+    return entries
+
+
+def _is_sound(entry: _Entry) -> bool:
+    kinds = (type(entry.name), type(entry.size), type(entry.sha256))
+    return kinds == (str, int, str) and "\0" not in entry.name
+
+
+def _mismatch(entry: _Entry | None, path: Path | None) -> str | None:
+    if entry is None:
+        return f"is not in {MANIFEST}: move it elsewhere"
+    if path is None:
+        return "is missing"
+    size = path.stat().st_size
+    if size != entry.size:
+        return f"has {size} bytes, not {entry.size} as when it was written"
+    if hash_file(path) != entry.sha256:
+        return "has changed since it was written (sha256 differs)"
+    return None
+
+
+@contextmanager
+def _guard(file: Path) -> Iterator[int]:
+    """Hold the lock file still while it is read and written; yields its descriptor."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Its last holder may have removed it while we waited: then we hold a ghost.
+            if _is_same(descriptor, file):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_same(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _refuse_holder(file: Path, descriptor: int) -> None:
+    holder = _holder(descriptor)
+    if holder is None:
+        return
+    here = holder.host == socket.gethostname()
+    if here and not _is_alive(holder):
+        return
+    cure = "wait for it or stop it" if here else f"if it no longer runs, remove {file}"
+    raise UntoldError(
+        f"{file.parent}: in use by process {holder.pid} on host {holder.host}; {cure}"
+    )
+
+
+def _holder(descriptor: int) -> _Process | None:
+    """Whom the lock names; nobody if it is empty or was cut short by its writer's death."""
+    try:
+        fields = json.loads(os.pread(descriptor, 4096, 0))
+        return _Process(str(fields["host"]), int(fields["pid"]), int(fields["started"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _owner(match: re.Match[str]) -> _Process:
+    return _Process(match["host"], int(match["pid"]), int(match["started"]))
+
+
+def _host_tag() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _is_alive(process: _Process) -> bool:
+    """True if that very process still runs on this host; one that waits to be reaped does not."""
+    try:
+        os.kill(process.pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    state, started = _status(process.pid)
+    return state not in ("Z", "X") and started == process.started
+
+
+def _start_time(pid: int) -> int:
+    return _status(pid)[1]
+
+
+def _status(pid: int) -> tuple[str, int]:
+    """State and start time as Linux tells them; elsewhere a process is only its number."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return fields[0], int(fields[19])
+    except (OSError, IndexError):
+        return "R", 0

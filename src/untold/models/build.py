@@ -1,0 +1,18 @@
+"""From a configuration to a model: the one list of backbones."""
+
+from collections.abc import Callable
+
+from untold.config import ModelConfig
+from untold.models.backbone import Backbone
+from untold.models.seq2seq import Seq2Seq
+from untold.models.transformer import Transformer
+
+__all__ = ["BACKBONES", "build_model"]
+
+# A backbone is built from its configuration, (source, target) vocabulary sizes and `shared`.
+BACKBONES: dict[str, Callable[..., Backbone]] = {"transformer": Transformer}
+
+
+def build_model(config: ModelConfig, vocabularies: tuple[int, int], *, shared: bool) -> Seq2Seq:
+    """An untrained model; its weights come from torch's global generator."""
+    return Seq2Seq(BACKBONES[config.backbone](config, vocabularies, shared=shared))

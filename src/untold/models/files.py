@@ -1,0 +1,120 @@
+"""Model directories: config.json, model.safetensors, the sentencepiece models and a manifest.
+
+Nothing in a model directory is ever executed, and every file is checked against the manifest before
+it is used.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from untold.config import Config, parse_config_json
+from untold.corpus.tokenizer import Tokenizers
+from untold.durable import MANIFEST, is_complete, new_directory, verify_directory
+from untold.errors import UntoldError
+from untold.models.build import build_model
+from untold.models.seq2seq import Seq2Seq
+
+__all__ = [
+    "BEST",
+    "CHECKPOINTS",
+    "TrainedModel",
+    "find_model",
+    "fill_model_directory",
+    "load_model",
+    "named_weights",
+    "read_tensors",
+    "save_model",
+    "step_directories",
+]
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+BEST, CHECKPOINTS = "best", "checkpoints"
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model with what is needed to use it."""
+
+    model: Seq2Seq
+    config: Config
+    tokenizers: Tokenizers
+
+
+def save_model(path: Path, trained: TrainedModel, *, replace: bool = False) -> None:
+    """Write a model directory, whole or not at all."""
+    with new_directory(path, replace=replace) as directory:
+        fill_model_directory(directory, trained)
+
+
+def fill_model_directory(directory: Path, trained: TrainedModel) -> None:
+    """Put a model's files into a directory that the caller seals."""
+    (directory / CONFIG).write_text(trained.config.model_dump_json(indent=1) + "\n")
+    trained.tokenizers.save(directory)
+    save_file(named_weights(trained.model), directory / WEIGHTS)
+
+
+def named_weights(model: torch.nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, under its first name: shared ones are not repeated."""
+    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+
+
+def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
+    """Read a model directory, or the best model of a training run; refuse anything damaged."""
+    directory = find_model(Path(path))
+    verify_directory(directory)
+    try:
+        text = (directory / CONFIG).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UntoldError(f"{directory}: {CONFIG} cannot be read: {error}") from None
+    config = parse_config_json(text, f"{directory}/{CONFIG}")
+    tokenizers = Tokenizers.load(directory)
+    sizes = (len(tokenizers.source), len(tokenizers.target))
+    with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
+        model = build_model(config.model, sizes, shared=tokenizers.joint)
+    _fill(model, read_tensors(directory / WEIGHTS), directory)
+    return TrainedModel(model.to(device).eval(), config, tokenizers)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of one safetensors file."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UntoldError(f"{path}: not a readable safetensors file: {error}") from None
+
+
+def find_model(path: Path) -> Path:
+    """The model directory meant by `path`: itself, or a run's best, or a run's last checkpoint."""
+    if (path / MANIFEST).exists():
+        return path
+    for parent in (path / BEST, path / CHECKPOINTS):
+        if complete := [step for step in step_directories(parent) if is_complete(step)]:
+            return complete[-1]
+    if not path.exists():
+        raise UntoldError(f"{path}: no such model")
+    raise UntoldError(f"{path}: holds neither a model ({MANIFEST}) nor a training run's checkpoints")
+
+
+def step_directories(parent: Path) -> list[Path]:
+    """The step-N directories of a parent, oldest first."""
+    return sorted(parent.glob("step-*"), key=lambda path: (len(path.name), path.name))
+
+
+def _fill(model: Seq2Seq, tensors: dict[str, Tensor], directory: Path) -> None:
+    parameters = dict(model.named_parameters())
+    if missing := parameters.keys() - tensors.keys():
+        raise UntoldError(f"{directory}: {WEIGHTS} lacks {sorted(missing)[0]}")
+    if extra := tensors.keys() - parameters.keys():
+        raise UntoldError(f"{directory}: {WEIGHTS} has {sorted(extra)[0]}, which the model has not")
+    for name, parameter in parameters.items():
+        if parameter.shape != tensors[name].shape:
+            raise UntoldError(
+                f"{directory}: {name} has shape {tuple(tensors[name].shape)}, but {CONFIG} and the "
+                f"tokenizer ask for {tuple(parameter.shape)}"
+            )
+        parameter.data.copy_(tensors[name])

@@ -1,0 +1,110 @@
+"""The small parts that backbones are built from: dropout, positions, attention, feed-forward.
+
+Shape letters: b sentences, i source positions, t target positions, n beams, k heads, d width,
+e width of one head, r rows (sentences or hypotheses), q queries, s keys.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+__all__ = ["Dropout", "FeedForward", "PositionalEmbedding", "attend", "merge_heads", "split_heads"]
+
+
+class Dropout(nn.Module):
+    """Zeroes each value with probability p and scales the others by 1/(1-p), while training.
+
+    The same law as nn.Dropout, p rounded to 1/65536. On CPUs torch draws one uniform number for each
+    value on a single thread, which costs as much as a matrix product; here 64 random bits serve four values.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Identity in evaluation mode or with p = 0."""
+        if not self.training or self.p == 0.0:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p, training=True)
+        return x * _keep_mask(x, self.p)
+
+    def extra_repr(self) -> str:
+        """Shown by print(model)."""
+        return f"p={self.p}"
+
+
+def _keep_mask(x: Tensor, p: float) -> Tensor:
+    dropped = round(p * 65536)
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return (bits >= dropped - 32768).to(x.dtype).mul_(65536 / (65536 - dropped))
+
+
+class PositionalEmbedding(nn.Module):
+    """e(w, t) = sqrt(d) E[w] + sinusoid(t), then dropout. The sinusoids reach any position."""
+
+    def __init__(self, embedding: nn.Embedding, dropout: float, known: int = 1024) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.dropout = Dropout(dropout)
+        table = _sinusoids(0, known, embedding.embedding_dim, torch.device("cpu"))
+        self.table = nn.Buffer(table, persistent=False)
+
+    def forward(self, ids: Tensor, first: int = 0) -> Tensor:
+        """Ids (r, t) at positions first, first+1, ... become vectors (r, t, d)."""
+        d, end = self.embedding.embedding_dim, first + ids.shape[1]
+        if end <= self.table.shape[0]:
+            positions = self.table[first:end]
+        else:
+            positions = _sinusoids(first, end, d, ids.device).to(self.table.dtype)
+        return self.dropout(torch.add(positions, self.embedding(ids), alpha=math.sqrt(d)))
+
+
+def _sinusoids(first: int, end: int, d: int, device: torch.device) -> Tensor:
+    positions = torch.arange(first, end, device=device, dtype=torch.float64)
+    rates = torch.arange(0, d, 2, device=device, dtype=torch.float64).mul(-math.log(1e4) / d).exp()
+    angles = positions[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).float()
+
+
+def split_heads(x: Float[Tensor, "r s d"], heads: int) -> Float[Tensor, "r k s e"]:
+    """The width, cut into heads."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Float[Tensor, "r k s e"]) -> Float[Tensor, "r s d"]:
+    """The inverse of split_heads."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def attend(
+    queries: Float[Tensor, "r k q e"],
+    keys: Float[Tensor, "r k s e"],
+    values: Float[Tensor, "r k s e"],
+    mask: Bool[Tensor, "r 1 1 s"] | None,
+) -> tuple[Float[Tensor, "r k q e"], Float[Tensor, "r q s"]]:
+    """Attention written out, for when its weights are wanted: (context, weights averaged over heads)."""
+    scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return weights @ values, weights.mean(1)
+
+
+class FeedForward(nn.Module):
+    """W_2 dropout(relu(W_1 x))."""
+
+    def __init__(self, d_model: int, d_ffn: int, dropout: float) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ffn)
+        self.outer = nn.Linear(d_ffn, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """Position by position."""
+        return self.outer(self.dropout(F.relu(self.inner(x))))

@@ -1,0 +1,67 @@
+"""Where a run stands: a small value that is saved with every checkpoint."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from untold.config import TrainConfig
+
+__all__ = ["Progress", "Validation", "after_validation", "is_over"]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Scores on the validation corpus: negative log-likelihood per token, and BLEU if wanted."""
+
+    loss: float
+    bleu: float | None = None
+
+    def criterion(self, config: TrainConfig) -> float:
+        """What is to grow."""
+        value = self.bleu if config.best_by == "bleu" and self.bleu is not None else -self.loss
+        return value
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Everything but weights and optimizer that the next update depends on."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # the first batch of the epoch's plan that was not used yet
+    tokens: int = 0
+    seconds: float = 0.0
+    skipped: int = 0  # updates left out in a row because they were not finite
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0  # validations since the best one
+    plateau: int = 0  # of these, since the rate was last reduced
+    reductions: int = 0
+    validated: int = 0  # the step of the last validation
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return asdict(self)
+
+
+def after_validation(
+    progress: Progress, validation: Validation, config: TrainConfig
+) -> tuple[Progress, bool]:
+    """The new standing, and whether this model is the best so far. NaN never is."""
+    progress = replace(progress, validated=progress.step)
+    value = validation.criterion(config)
+    if math.isfinite(value) and (progress.best is None or value > progress.best):
+        return replace(progress, best=value, best_step=progress.step, stale=0, plateau=0), True
+    progress = replace(progress, stale=progress.stale + 1, plateau=progress.plateau + 1)
+    if config.schedule == "plateau" and progress.plateau >= config.plateau_patience:
+        progress = replace(progress, plateau=0, reductions=progress.reductions + 1)
+    return progress, False
+
+
+def is_over(progress: Progress, config: TrainConfig) -> bool:
+    """All updates or epochs are done, or patience has run out."""
+    return (
+        progress.step >= config.steps
+        or (config.epochs is not None and progress.epoch >= config.epochs)
+        or (config.patience is not None and progress.stale >= config.patience)
+    )

@@ -1,0 +1,124 @@
+"""What a run tells: live progress on a terminal, plain lines elsewhere, metrics as JSONL always."""
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from untold.durable import write_file
+
+__all__ = ["Reporter", "Silence"]
+
+METRICS = "metrics.jsonl"
+
+
+class Reporter:
+    """Speaks to a person and to metrics.jsonl; to TensorBoard too, where it is installed."""
+
+    def __init__(self, run: Path, steps: int, console: Console | None = None) -> None:
+        self.run = run
+        self.console = console or Console(stderr=True)
+        self._steps = steps
+        self._live: Progress | None = None
+        self._task = TaskID(0)
+        self._board: Any = None
+        self._file: Any = None
+
+    def begin(self, step: int) -> None:
+        """Start at `step`; metrics of later steps, which are about to be made again, are dropped."""
+        _cut_metrics(self.run / METRICS, step)
+        self._file = open(self.run / METRICS, "a", encoding="utf-8")
+        self._board = _tensorboard(self.run, step)
+        if self.console.is_terminal:
+            columns = ("[bold]{task.completed}[/]/{task.total}", "{task.fields[figures]}")
+            self._live = Progress(
+                TextColumn(columns[0]),
+                BarColumn(bar_width=24),
+                TimeRemainingColumn(),
+                TextColumn(columns[1]),
+                console=self.console,
+            )
+            self._task = self._live.add_task("", total=self._steps, completed=step, figures="")
+            self._live.start()
+
+    def say(self, line: str) -> None:
+        """One line for a person."""
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def step(self, step: int) -> None:
+        """An update was made."""
+        if self._live is not None:
+            self._live.update(self._task, completed=step)
+
+    def metrics(self, kind: str, step: int, figures: dict[str, float | int | None]) -> None:
+        """Figures of training or validation: kept in metrics.jsonl, shown to the person."""
+        record = {"kind": kind, "step": step, "time": round(time.time(), 3), **figures}
+        if self._file is not None:
+            self._file.write(json.dumps(record) + "\n")
+            self._file.flush()
+        if self._board is not None:
+            for name, value in figures.items():
+                if value is not None:
+                    self._board.add_scalar(f"{kind}/{name}", value, step)
+        shown = "  ".join(f"{name} {_short(value)}" for name, value in figures.items())
+        if self._live is not None and kind == "train":
+            self._live.update(self._task, completed=step, figures=shown)
+        else:
+            left = "" if kind != "train" else f"/{self._steps}"
+            self.say(f"{kind} step {step}{left}  {shown}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        for sink in (self._file, self._board):
+            if sink is not None:
+                sink.close()
+
+
+class Silence(Reporter):
+    """The reporter of every process but the first: says and writes nothing."""
+
+    def begin(self, step: int) -> None:
+        """Nothing to open."""
+
+    def say(self, line: str) -> None:
+        """Nothing is said."""
+
+    def metrics(self, kind: str, step: int, figures: dict[str, float | int | None]) -> None:
+        """Nothing is kept."""
+
+
+def _short(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _cut_metrics(path: Path, step: int) -> None:
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + b"\n")
+        except (ValueError, KeyError, TypeError):
+            continue  # a line that a crash cut short
+    write_file(path, b"".join(kept))
+
+
+def _tensorboard(run: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)

@@ -1,0 +1,82 @@
+"""The processes that share a training run, started by torchrun; one process is a world of its own."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+__all__ = ["World"]
+
+
+@dataclass(frozen=True)
+class World:
+    """Who this process is among `size` equals. The first one alone writes and speaks."""
+
+    rank: int = 0
+    size: int = 1
+
+    @classmethod
+    def join(cls, device: str, timeout_minutes: float) -> "World":
+        """Meet the others, if torchrun started any; a peer that stays silent ends the job in time."""
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+        if size == 1:
+            return cls()
+        dist.init_process_group(
+            "nccl" if device == "cuda" else "gloo", timeout=timedelta(minutes=timeout_minutes)
+        )
+        return cls(dist.get_rank(), size)
+
+    @staticmethod
+    def local() -> int:
+        """The number of this process on its own machine, which is the number of its GPU."""
+        return int(os.environ.get("LOCAL_RANK", "0"))
+
+    def leave(self) -> None:
+        """Part from the others."""
+        if self.size > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+    @property
+    def is_first(self) -> bool:
+        """True for the one process that writes files and prints."""
+        return self.rank == 0
+
+    def total(self, values: Iterable[float], device: torch.device) -> list[float]:
+        """The sum of each value over all processes."""
+        values = list(values)
+        if self.size == 1:
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64, device=device)
+        dist.all_reduce(tensor)
+        return tensor.tolist()
+
+    def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Add up everyone's gradients in place, in one message; a missing one counts as zero."""
+        if self.size == 1:
+            return
+        parameters = list(parameters)
+        for p in parameters:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
+        dist.all_reduce(flat)
+        for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            p.grad = part.view_as(p)
+
+    def share(self, value: Any) -> Any:
+        """The first process's value, in every process."""
+        if self.size == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            dist.barrier()

@@ -1,0 +1,201 @@
+"""Text in, Translation out: the one object behind the command line, validation and notebooks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from jaxtyping import Float
+
+from untold.config import DecodeConfig
+from untold.corpus.batches import pad_rows, plan_by_length
+from untold.corpus.tokenizer import Tokenizers
+from untold.corpus.vocabulary import EOS
+from untold.decoding import Ensemble, Hypothesis, Sentences, score, search
+from untold.errors import UntoldError
+from untold.models.files import TrainedModel, load_model
+
+__all__ = ["Translation", "Translator", "load"]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated text with its scores and pieces; `alternatives` are the rest of the n-best list."""
+
+    text: str
+    score: float  # log_probability over the length penalty
+    log_probability: float
+    tokens: tuple[str, ...]  # the pieces of the text
+    source_tokens: tuple[str, ...]
+    alternatives: tuple["Translation", ...] = ()
+    attention: Float[np.ndarray, "t i"] | None = None  # of each target token and EOS, over the source
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A stretch of one text that the model translates at once; most texts are one segment."""
+
+    text: int  # which text it belongs to
+    ids: tuple[int, ...]
+
+
+def load(path: str | Path | Sequence[str | Path], device: str = "cpu") -> "Translator":
+    """A translator from a model directory or a training run; several paths make an ensemble."""
+    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    if not paths:
+        raise UntoldError("no model given: name at least one model directory")
+    return Translator([load_model(each, device) for each in paths])
+
+
+class Translator:
+    """Translates with one model or an ensemble; safe to share, it keeps nothing between calls.
+
+    Blank text stays blank without the model. A text of more pieces than the model was trained on
+    (data.max_tokens) is translated in stretches of at most that many, cut between words.
+    """
+
+    def __init__(self, models: Sequence[TrainedModel], decode: DecodeConfig | None = None) -> None:
+        first = models[0]
+        for other in models[1:]:
+            if other.tokenizers.fingerprint != first.tokenizers.fingerprint:
+                raise UntoldError("an ensemble needs models with the same tokenizer")
+        self.models = tuple(models)
+        self.tokenizers: Tokenizers = first.tokenizers
+        self.data = first.config.data
+        self.decode: DecodeConfig = decode or first.config.decode
+        self.device = next(first.model.parameters()).device
+        self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
+
+    def with_decoding(self, **settings: object) -> "Translator":
+        """The same models with other settings of DecodeConfig, checked."""
+        values = self.decode.model_dump() | settings
+        try:
+            decode = DecodeConfig.model_validate(values)
+        except ValueError as error:
+            raise UntoldError(f"decoding settings: {_reason(error)}") from None
+        return Translator(self.models, decode)
+
+    @overload
+    def translate(self, text: str, *, attention: bool = False) -> Translation: ...
+
+    @overload
+    def translate(self, text: Sequence[str], *, attention: bool = False) -> list[Translation]: ...
+
+    def translate(
+        self, text: str | Sequence[str], *, attention: bool = False
+    ) -> Translation | list[Translation]:
+        """One text gives a Translation, a list of texts a list, in its order."""
+        if isinstance(text, str):
+            return self._translate([text], 0, attention)[0]
+        return self._translate(list(text), 0, attention)
+
+    def stream(self, texts: Iterable[str], window: int = 1024) -> Iterator[Translation]:
+        """Translate without end, in order, `window` texts at a time."""
+        texts, first = iter(texts), 0
+        while group := list(islice(texts, window)):
+            yield from self._translate(group, first, False)
+            first += len(group)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        """Each target as a Translation of its source: log p(target | source), no search."""
+        sources = self._encode([source for source, _ in pairs])
+        targets = self.tokenizers.target.encode([self._prepare(target) for _, target in pairs])
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+        found: dict[int, Translation] = {}
+        for rows in plan_by_length(lengths, self.decode.batch_tokens):
+            hypotheses = score(
+                self._model,
+                self._sentences([sources[row] for row in rows], rows),
+                [targets[row] for row in rows],
+                alpha=self.decode.length_penalty,
+            )
+            for row, hypothesis in zip(rows, hypotheses, strict=True):
+                found[row] = replace(self._finish(hypothesis, sources[row]), text=pairs[row][1])
+        return [found[row] for row in range(len(pairs))]
+
+    def _translate(self, texts: list[str], first: int, attention: bool) -> list[Translation]:
+        ids = self._encode(texts)
+        segments = [
+            _Segment(number, part)
+            for number, (text, row) in enumerate(zip(texts, ids, strict=True))
+            if not _is_blank(text)
+            for part in self._split(row)
+        ]
+        found: dict[int, list[Translation]] = {number: [] for number in range(len(texts))}
+        results = self._search_all(segments, first, attention)
+        for segment, hypotheses in zip(segments, results, strict=True):
+            options = [self._finish(each, segment.ids) for each in hypotheses]
+            found[segment.text].append(replace(options[0], alternatives=tuple(options[1:])))
+        return [_join(parts) for parts in found.values()]
+
+    def _search_all(
+        self, segments: list[_Segment], first: int, attention: bool
+    ) -> list[list[Hypothesis]]:
+        """Search in batches of similar length; the results come back in the order of `segments`."""
+        results: list[list[Hypothesis]] = [[] for _ in segments]
+        lengths = [len(segment.ids) + 1 for segment in segments]
+        for rows in plan_by_length(lengths, self.decode.batch_tokens):
+            numbers = [first + segments[row].text for row in rows]
+            sentences = self._sentences([segments[row].ids for row in rows], numbers)
+            found = search(self._model, sentences, self.decode, attention=attention)
+            for row, hypotheses in zip(rows, found, strict=True):
+                results[row] = hypotheses
+        return results
+
+    def _sentences(self, ids: Sequence[Sequence[int]], numbers: Sequence[int]) -> Sentences:
+        padded, mask = pad_rows([(*row, EOS) for row in ids])
+        return Sentences(padded.to(self.device), mask.to(self.device), indices=tuple(numbers))
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizers.source.encode([self._prepare(text) for text in texts])
+
+    def _prepare(self, text: str) -> str:
+        return text.lower() if self.data.lowercase else text
+
+    def _split(self, ids: list[int]) -> Iterator[tuple[int, ...]]:
+        """At most max_tokens pieces each, cut before a piece that begins a word where there is one."""
+        limit, pieces = self.data.max_tokens, self.tokenizers.source.pieces(ids)
+        first = 0
+        while len(ids) - first > limit:
+            cuts = (p for p in range(first + limit, first, -1) if pieces[p].startswith("▁"))
+            end = next(cuts, first + limit)
+            yield tuple(ids[first:end])
+            first = end
+        yield tuple(ids[first:])
+
+    def _finish(self, hypothesis: Hypothesis, source: Sequence[int]) -> Translation:
+        weights = hypothesis.attention
+        return Translation(
+            text=self.tokenizers.target.decode(hypothesis.tokens),
+            score=hypothesis.score,
+            log_probability=hypothesis.log_probability,
+            tokens=tuple(self.tokenizers.target.pieces(hypothesis.tokens)),
+            source_tokens=tuple(self.tokenizers.source.pieces(source)),
+            attention=None if weights is None else weights.cpu().numpy(),
+        )
+
+
+def _is_blank(text: str) -> bool:
+    return not text.strip()
+
+
+def _join(parts: list[Translation]) -> Translation:
+    """One Translation of the stretches of a text; only an undivided one keeps its alternatives."""
+    if not parts:
+        return Translation("", 0.0, 0.0, (), ())
+    if len(parts) == 1:
+        return parts[0]
+    return Translation(
+        text=" ".join(part.text for part in parts),
+        score=sum(part.score for part in parts) / len(parts),
+        log_probability=sum(part.log_probability for part in parts),
+        tokens=tuple(token for part in parts for token in part.tokens),
+        source_tokens=tuple(token for part in parts for token in part.source_tokens),
+    )
+
+
+def _reason(error: ValueError) -> str:
+    details = getattr(error, "errors", list)()
+    return "; ".join(f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details) or str(error)
