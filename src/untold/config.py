@@ -4,6 +4,7 @@ Settings come from a TOML file and `--set section.key=value`; types are strict, 
 an error that names the nearest known one.
 """
 
+import copy
 import difflib
 import json
 import tomllib
@@ -25,6 +26,7 @@ __all__ = [
     "TokenizerConfig",
     "TrainConfig",
     "load_config",
+    "override",
     "parse_config",
     "parse_config_json",
 ]
@@ -232,9 +234,15 @@ def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
         raise UntoldError(f"{path}: no such configuration file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UntoldError(f"{path}: not valid TOML: {error}") from None
-    for override in overrides:
-        _apply(values, override)
-    return parse_config(values, str(path))
+    return parse_config(override(values, overrides), str(path))
+
+
+def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A copy of nested settings with `section.key=value` changes made; values are TOML or bare words."""
+    changed = copy.deepcopy(dict(values))
+    for change in overrides:
+        _apply(changed, change)
+    return changed
 
 
 def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Config:
@@ -257,15 +265,15 @@ def _refusal(error: ValidationError, where: str) -> UntoldError:
     return UntoldError(f"{where}: {'; '.join(_explain(problem) for problem in error.errors())}")
 
 
-def _apply(values: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
+def _apply(values: dict[str, Any], change: str) -> None:
+    key, equals, text = change.partition("=")
     path = key.strip().split(".")
     if not equals or len(path) < 2 or not all(path):
-        raise UntoldError(f"--set {override}: write it as section.key=value")
+        raise UntoldError(f"--set {change}: write it as section.key=value")
     for name in path[:-1]:
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            raise UntoldError(f"--set {override}: {name} is a value, not a section")
+            raise UntoldError(f"--set {change}: {name} is a value, not a section")
     values[path[-1]] = _toml_value(text.strip())
 
 

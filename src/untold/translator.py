@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import overload
 
 import numpy as np
 from jaxtyping import Float
 
-from untold.config import DecodeConfig
-from untold.corpus.batches import pad_rows, plan_by_length
+from untold.config import DecodeConfig, parse_config
+from untold.corpus.batches import collate, pad_rows, plan_by_length
+from untold.corpus.ready import ready_groups
 from untold.corpus.tokenizer import Tokenizers
 from untold.corpus.vocabulary import EOS
-from untold.decoding import Ensemble, Hypothesis, Sentences, score, search
+from untold.decoding import Ensemble, Hypothesis, Sentences, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.files import TrainedModel, load_model
 
@@ -70,12 +70,8 @@ class Translator:
 
     def with_decoding(self, **settings: object) -> "Translator":
         """The same models with other settings of DecodeConfig, checked."""
-        values = self.decode.model_dump() | settings
-        try:
-            decode = DecodeConfig.model_validate(values)
-        except ValueError as error:
-            raise UntoldError(f"decoding settings: {_reason(error)}") from None
-        return Translator(self.models, decode)
+        values = {"decode": self.decode.model_dump() | settings}
+        return Translator(self.models, parse_config(values, "decoding settings").decode)
 
     @overload
     def translate(self, text: str, *, attention: bool = False) -> Translation: ...
@@ -92,9 +88,9 @@ class Translator:
         return self._translate(list(text), 0, attention)
 
     def stream(self, texts: Iterable[str], window: int = 1024) -> Iterator[Translation]:
-        """Translate without end, in order, `window` texts at a time."""
-        texts, first = iter(texts), 0
-        while group := list(islice(texts, window)):
+        """Translate as texts arrive, in order, at most `window` at a time."""
+        first = 0
+        for group in ready_groups(texts, window):
             yield from self._translate(group, first, False)
             first += len(group)
 
@@ -105,12 +101,8 @@ class Translator:
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
         found: dict[int, Translation] = {}
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
-            hypotheses = score(
-                self._model,
-                self._sentences([sources[row] for row in rows], rows),
-                [targets[row] for row in rows],
-                alpha=self.decode.length_penalty,
-            )
+            batch = collate([(sources[row], targets[row]) for row in rows], rows).to(self.device)
+            hypotheses = score_pairs(self._model, batch, self.decode.length_penalty)
             for row, hypothesis in zip(rows, hypotheses, strict=True):
                 found[row] = replace(self._finish(hypothesis, sources[row]), text=pairs[row][1])
         return [found[row] for row in range(len(pairs))]
@@ -194,8 +186,3 @@ def _join(parts: list[Translation]) -> Translation:
         tokens=tuple(token for part in parts for token in part.tokens),
         source_tokens=tuple(token for part in parts for token in part.source_tokens),
     )
-
-
-def _reason(error: ValueError) -> str:
-    details = getattr(error, "errors", list)()
-    return "; ".join(f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details) or str(error)

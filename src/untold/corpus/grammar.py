@@ -11,8 +11,10 @@ from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 
-from untold.corpus.grammar_expansion import Plain, expand
-from untold.corpus.grammar_notation import Notation, read_notation
+from untold.corpus.grammar_checks import expand
+from untold.corpus.grammar_expansion import Plain
+from untold.corpus.grammar_notation import Notation
+from untold.corpus.grammar_reader import read_notation
 from untold.corpus.grammar_recognition import Recognizer, count_derivations
 from untold.corpus.grammar_sampling import Sample, Sampler
 from untold.errors import UntoldError

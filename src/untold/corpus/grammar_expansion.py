@@ -1,31 +1,34 @@
 """From rules with features to a plain synchronous grammar: one symbol per set of feature values.
 
 A variable that stands once on the right of a rule hands its values on as a set; one that ties two
-constituents together is written out, one production per value. All choices that could not be
-brought to an end are gone afterwards, so no sampler ever has to turn back.
+constituents together is written out, one production per value. What could never be brought to an
+end is gone afterwards, so no sampler ever has to turn back.
 """
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 
-from untold.corpus.grammar_notation import Features, Notation, Rule, Variable, Word
-from untold.errors import UntoldError
+from untold.corpus.grammar_notation import Features, Item, Notation, Rule, Slot, Variable, Word
 
-__all__ = ["Plain", "Production", "expand"]
+__all__ = ["Draft", "Expansion", "Plain", "Production", "Symbol", "expand_rules", "finish"]
 
-Symbol = tuple[str, tuple[tuple[str, frozenset[str]], ...]]
+Constraints = tuple[tuple[str, frozenset[str]], ...]
+Symbol = tuple[str, Constraints]
 Bindings = dict[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Production:
-    """One way to rewrite a symbol; `size` bounds the words of either side from its shortest end."""
+    """One way to rewrite a symbol; neither side ends with fewer than `size` words' room.
+
+    `size` is the larger of its own sides' words plus the sizes of its children.
+    """
 
     children: tuple[int, ...]
-    source: tuple[Word | int, ...]
-    target: tuple[Word | int, ...]
+    source: tuple[Item, ...]
+    target: tuple[Item, ...]
     weight: float
     size: int
     origin: int
@@ -33,7 +36,7 @@ class Production:
 
 @dataclass(frozen=True)
 class Plain:
-    """Symbols are numbers; `productions[symbol]` is never empty, and 0 is the start."""
+    """Symbols are numbers and 0 is the start; each has a production, and `sizes` the smallest."""
 
     names: tuple[str, ...]
     productions: tuple[tuple[Production, ...], ...]
@@ -41,27 +44,18 @@ class Plain:
     nullable: tuple[bool, ...]  # whether a symbol can have no source word
 
 
-def expand(notation: Notation) -> Plain:
-    """Instantiate every rule that the start can reach and some derivation can finish."""
-    _check_categories(notation)
-    drafts = _Expansion(notation).run()
-    sizes = _sizes([[d for _, d in pairs] for _, pairs in drafts])
-    _check_use(notation, drafts, sizes)
-    plain = _prune(drafts, sizes)
-    _check_cycles(notation, plain)
-    return plain
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class _Draft:
-    """An instance of a rule before anything is known about its children."""
+class Draft:
+    """An instance of a rule (the `number`th of its category), its children not yet looked into."""
 
     rule: Rule
+    number: int
     children: tuple[int, ...]
     weight: float
     own: int
 
     def size(self, sizes: list[int | None]) -> int | None:
+        """The fewest words it can end with, None as long as a child cannot end."""
         total = self.own
         for child in self.children:
             size = sizes[child]
@@ -71,26 +65,71 @@ class _Draft:
         return total
 
 
-class _Expansion:
+@dataclass(frozen=True)
+class Expansion:
+    """Every symbol that the start leads to, with its drafts and its size."""
+
+    symbols: list[Symbol]
+    drafts: list[list[Draft]]
+    sizes: list[int | None]
+
+
+def expand_rules(notation: Notation) -> Expansion:
+    """Instantiate every rule that the start can reach."""
+    expander = _Expander(notation)
+    expander.number((notation.start, ()))
+    drafts: list[list[Draft]] = []
+    while len(drafts) < len(expander.symbols):  # symbols are added as they are met
+        drafts.append(list(expander.rewrite(expander.symbols[len(drafts)])))
+    return Expansion(expander.symbols, drafts, _sizes(drafts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A rule with its variables' values, those of them that tie constituents, and its words."""
+
+    rule: Rule
+    bindings: Bindings
+    ties: tuple[str, ...]
+    own: int
+
+
+class _Expander:
     def __init__(self, notation: Notation) -> None:
-        self.notation = notation
+        self.values = notation.features
         self.domains = {name: frozenset(values) for name, values in notation.features.items()}
         self.numbers: dict[Symbol, int] = {}
-        self.queue: list[Symbol] = []
-        self.rules: dict[str, list[tuple[Rule, Bindings, tuple[str, ...], int]]] = defaultdict(list)
+        self.symbols: list[Symbol] = []
+        self.rules: dict[str, list[_Prepared]] = defaultdict(list)
         for rule in notation.rules:
-            self.rules[rule.category].append((rule, *self._prepare(rule)))
+            self.rules[rule.category].append(self._prepare(rule))
+        self.fits: dict[tuple[str, str, frozenset[str]], int] = {}
 
-    def run(self) -> list[tuple[Symbol, list[tuple[int, _Draft]]]]:
-        self._number((self.notation.start, ()))
-        done: list[tuple[Symbol, list[tuple[int, _Draft]]]] = []
-        while len(done) < len(self.queue):  # the queue grows as symbols are met
-            symbol = self.queue[len(done)]
-            done.append((symbol, list(self._rewrite(symbol))))
-        return done
+    def number(self, symbol: Symbol) -> int:
+        number = self.numbers.setdefault(symbol, len(self.symbols))
+        if number == len(self.symbols):
+            self.symbols.append(symbol)
+        return number
 
-    def _prepare(self, rule: Rule) -> tuple[Bindings, tuple[str, ...], int]:
-        """Each variable's values, the variables that tie constituents together, and the words."""
+    def rewrite(self, symbol: Symbol) -> Iterator[Draft]:
+        """All instances of the rules that fit the symbol, in the order of the file."""
+        category, constraints = symbol
+        mask = self._fitting(category, constraints)
+        for number, prepared in enumerate(self.rules[category]):
+            if not mask >> number & 1:
+                continue
+            rule = prepared.rule
+            bound = _unify(rule.features, constraints, prepared.bindings)
+            if bound is None or not self._hopeful(rule, bound):
+                continue
+            for chosen, weight in self._assign(rule, prepared.ties, bound):
+                children = tuple(
+                    self.number((child.category, self._constrain(child.features, chosen)))
+                    for child in rule.children
+                )
+                yield Draft(rule, number, children, weight, prepared.own)
+
+    def _prepare(self, rule: Rule) -> _Prepared:
         bindings: Bindings = dict(rule.domains)
         uses: dict[str, int] = {}
         for position, features in enumerate([rule.features, *(c.features for c in rule.children)]):
@@ -100,36 +139,36 @@ class _Expansion:
                     bindings[term.name] = bindings.get(term.name, domain) & domain
                     uses[term.name] = uses.get(term.name, 0) + (position > 0)
         words = [sum(isinstance(i, Word) for i in side) for side in (rule.source, rule.target)]
-        return bindings, tuple(name for name, count in uses.items() if count > 1), max(words)
+        ties = tuple(name for name, count in uses.items() if count > 1)
+        return _Prepared(rule, bindings, ties, max(words))
 
-    def _rewrite(self, symbol: Symbol) -> Iterator[tuple[int, _Draft]]:
-        """Drafts with the number of the rule each comes from."""
-        category, constraints = symbol
-        for number, (rule, bindings, ties, own) in enumerate(self.rules[category]):
-            bound = _unify(rule.features, constraints, bindings)
-            if bound is None:
-                continue
-            for values in itertools.product(*(self._ordered(bound[name]) for name in ties)):
-                chosen = {**bound, **{n: frozenset([v]) for n, (v, _) in zip(ties, values, strict=True)}}
-                share = 1.0
-                for _, weight in values:
-                    share *= weight
-                children = tuple(
-                    self._number((c.category, self._normal(c.features, chosen)))
-                    for c in rule.children
-                )
-                yield number, _Draft(rule, children, share, own)
+    def _assign(
+        self, rule: Rule, ties: tuple[str, ...], bound: Bindings
+    ) -> Iterator[tuple[Bindings, float]]:
+        """Every choice of one value per tie that leaves each child with a rule of its own."""
+        if not ties:
+            yield bound, 1.0
+            return
+        for value, weight in self._weighted(bound[ties[0]]):
+            chosen = {**bound, ties[0]: frozenset([value])}
+            if self._hopeful(rule, chosen):
+                for rest, share in self._assign(rule, ties[1:], chosen):
+                    yield rest, weight * share
 
-    def _ordered(self, values: frozenset[str]) -> list[tuple[str, float]]:
-        """Values with their weights in the order of declaration, whatever the hash seed."""
-        for domain in self.notation.features.values():
+    def _weighted(self, values: frozenset[str]) -> Iterable[tuple[str, float]]:
+        """Values in the order of declaration, whatever the hash seed."""
+        for domain in self.values.values():
             if values <= domain.keys():
                 return [(value, weight) for value, weight in domain.items() if value in values]
         return []
 
-    def _normal(
-        self, features: Features, bound: Bindings
-    ) -> tuple[tuple[str, frozenset[str]], ...]:
+    def _hopeful(self, rule: Rule, bound: Bindings) -> bool:
+        return all(
+            self._fitting(child.category, self._constrain(child.features, bound))
+            for child in rule.children
+        )
+
+    def _constrain(self, features: Features, bound: Bindings) -> Constraints:
         """Only what constrains: a feature that may take all its values is left out."""
         terms = []
         for name in sorted(features):
@@ -139,16 +178,28 @@ class _Expansion:
                 terms.append((name, values))
         return tuple(terms)
 
-    def _number(self, symbol: Symbol) -> int:
-        number = self.numbers.setdefault(symbol, len(self.queue))
-        if number == len(self.queue):
-            self.queue.append(symbol)
-        return number
+    def _fitting(self, category: str, constraints: Constraints) -> int:
+        """The rules of a category that contradict no single constraint, as bits."""
+        mask = -1
+        for name, allowed in constraints:
+            key = category, name, allowed
+            fit = self.fits.get(key)
+            if fit is None:
+                fit = self.fits[key] = self._fit(category, name, allowed)
+            mask &= fit
+        return mask & ((1 << len(self.rules[category])) - 1)
+
+    def _fit(self, category: str, name: str, allowed: frozenset[str]) -> int:
+        fit = 0
+        for number, prepared in enumerate(self.rules[category]):
+            term = prepared.rule.features.get(name)
+            values = prepared.bindings[term.name] if isinstance(term, Variable) else term
+            if values is None or not values.isdisjoint(allowed):
+                fit |= 1 << number
+        return fit
 
 
-def _unify(
-    features: Features, constraints: tuple[tuple[str, frozenset[str]], ...], bindings: Bindings
-) -> Bindings | None:
+def _unify(features: Features, constraints: Constraints, bindings: Bindings) -> Bindings | None:
     """The variables' values under the constraints from above; None where they contradict."""
     bound = bindings
     for name, allowed in constraints:
@@ -158,12 +209,10 @@ def _unify(
             if not values:
                 return None
             bound = {**bound, term.name: values}
-        elif term is not None and term.isdisjoint(allowed):
-            return None
     return bound
 
 
-def _sizes(drafts: list[list[_Draft]]) -> list[int | None]:
+def _sizes(drafts: list[list[Draft]]) -> list[int | None]:
     """The fewest words each symbol can end with; None where it never ends."""
     sizes: list[int | None] = [None] * len(drafts)
     parents: list[set[int]] = [set() for _ in drafts]
@@ -171,51 +220,64 @@ def _sizes(drafts: list[list[_Draft]]) -> list[int | None]:
         for draft in choices:
             for child in draft.children:
                 parents[child].add(symbol)
-    waiting = list(range(len(drafts) - 1, -1, -1))
+    waiting = set(range(len(drafts)))
     while waiting:
-        again: set[int] = set()
-        for symbol in waiting:
-            found = [s for draft in drafts[symbol] if (s := draft.size(sizes)) is not None]
-            best = min(found, default=None)
-            if best is not None and best != sizes[symbol]:
-                sizes[symbol] = best
-                again |= parents[symbol]
-        waiting = sorted(again, reverse=True)
+        changed: set[int] = set()
+        for symbol in sorted(waiting, reverse=True):  # children mostly have the higher numbers
+            found = [size for d in drafts[symbol] if (size := d.size(sizes)) is not None]
+            if found and min(found) != sizes[symbol]:
+                sizes[symbol] = min(found)
+                changed |= parents[symbol]
+        waiting = changed
     return sizes
 
 
-def _prune(
-    drafts: list[tuple[Symbol, list[tuple[int, _Draft]]]], sizes: list[int | None]
-) -> Plain:
+def finish(expansion: Expansion) -> Plain:
     """Leave out what never ends, and share each rule's weight among its instances."""
+    sizes = expansion.sizes
     kept = [number for number, size in enumerate(sizes) if size is not None]
-    renumber = {old: new for new, old in enumerate(kept)}
-    breadth = [_breadth(pairs, sizes) for _, pairs in drafts]
+    numbers = {old: new for new, old in enumerate(kept)}
+    breadth = [_breadth(choices) for choices in expansion.drafts]
     productions = []
     for old in kept:
-        alive = [(n, d, s) for n, d in drafts[old][1] if (s := d.size(sizes)) is not None]
-        shares = [draft.weight * _product(breadth[c] for c in draft.children) for _, draft, _ in alive]
+        alive = [draft for draft in expansion.drafts[old] if draft.size(sizes) is not None]
+        shares = [draft.weight * prod(breadth[c] for c in draft.children) for draft in alive]
         totals: dict[int, float] = defaultdict(float)
-        for (number, _, _), share in zip(alive, shares, strict=True):
-            totals[number] += share
-        productions.append(tuple(
-            Production(
-                children=tuple(renumber[child] for child in draft.children),
-                source=draft.rule.source,
-                target=draft.rule.target,
-                weight=draft.rule.weight * share / totals[number],
-                size=size,
-                origin=draft.rule.origin,
+        for draft, share in zip(alive, shares, strict=True):
+            totals[draft.number] += share
+        productions.append(
+            tuple(
+                _produce(draft, numbers, sizes, share / totals[draft.number])
+                for draft, share in zip(alive, shares, strict=True)
             )
-            for (number, draft, size), share in zip(alive, shares, strict=True)
-        ))
-    names = tuple(_show(drafts[old][0]) for old in kept)
-    return Plain(
-        names,
-        tuple(productions),
-        tuple(sizes[old] or 0 for old in kept),
-        _nullable(productions),
+        )
+    names = tuple(_show(expansion.symbols[old]) for old in kept)
+    ends = tuple(size for size in sizes if size is not None)
+    return Plain(names, tuple(productions), ends, _nullable(productions))
+
+
+def _produce(
+    draft: Draft, numbers: dict[int, int], sizes: list[int | None], share: float
+) -> Production:
+    return Production(
+        children=tuple(numbers[child] for child in draft.children),
+        source=draft.rule.source,
+        target=draft.rule.target,
+        weight=draft.rule.weight * share,
+        size=draft.size(sizes) or 0,
+        origin=draft.rule.origin,
     )
+
+
+def _breadth(choices: list[Draft]) -> float:
+    """How many entries a symbol of the lexicon chooses from; 1 for every other symbol.
+
+    Instances of a rule share its weight in this proportion, so that a word is as likely in a large
+    class as in a small one, a rare gender say.
+    """
+    if any(draft.children for draft in choices):
+        return 1.0
+    return sum(draft.rule.weight for draft in choices) or 1.0
 
 
 def _nullable(productions: list[tuple[Production, ...]]) -> tuple[bool, ...]:
@@ -223,7 +285,7 @@ def _nullable(productions: list[tuple[Production, ...]]) -> tuple[bool, ...]:
     while True:
         again = [
             any(
-                all(isinstance(item, int) and empty[p.children[item]] for item in p.source)
+                all(isinstance(i, Slot) and empty[p.children[i.child]] for i in p.source)
                 for p in choices
             )
             for choices in productions
@@ -233,103 +295,7 @@ def _nullable(productions: list[tuple[Production, ...]]) -> tuple[bool, ...]:
         empty = again
 
 
-def _check_cycles(notation: Notation, plain: Plain) -> None:
-    """No symbol comes back to itself without a new source word: derivations are finitely many."""
-    steps = [
-        sorted({child for p in choices for child in _alone(p, plain.nullable)})
-        for choices in plain.productions
-    ]
-    state = [0] * len(steps)  # 1 while open, 2 when done
-    for root in range(len(steps)):
-        path = [(root, iter(steps[root]))] if state[root] == 0 else []
-        state[root] = state[root] or 1
-        while path:
-            symbol, rest = path[-1]
-            child = next(rest, None)
-            if child is None:
-                state[symbol] = 2
-                path.pop()
-            elif state[child] == 1:
-                raise UntoldError(
-                    f"{notation.where}:{plain.productions[child][0].origin}: {plain.names[child]} leads"
-                    " back to itself without a new source word: add a word to the loop or break it"
-                )
-            elif state[child] == 0:
-                state[child] = 1
-                path.append((child, iter(steps[child])))
-
-
-def _alone(production: Production, nullable: tuple[bool, ...]) -> list[int]:
-    """The children that can be the whole source side."""
-    if any(isinstance(item, Word) for item in production.source):
-        return []
-    full = [child for child in production.children if not nullable[child]]
-    return full if len(full) == 1 else ([] if full else list(production.children))
-
-
-def _breadth(pairs: list[tuple[int, _Draft]], sizes: list[int | None]) -> float:
-    """How many entries a symbol of the lexicon chooses from; 1 for every other symbol.
-
-    Instances of one rule share its weight in this proportion, so that a word is as likely in a
-    small class (a rare gender, say) as in a large one.
-    """
-    if any(draft.children for _, draft in pairs):
-        return 1.0
-    return sum(draft.rule.weight for _, draft in pairs) or 1.0
-
-
-def _product(numbers: Iterator[float]) -> float:
-    result = 1.0
-    for number in numbers:
-        result *= number
-    return result
-
-
 def _show(symbol: Symbol) -> str:
     category, constraints = symbol
     inside = " ".join(f"{name}={','.join(sorted(values))}" for name, values in constraints)
     return f"{category}[{inside}]" if inside else category
-
-
-def _check_categories(notation: Notation) -> None:
-    """Every constituent has rules, and every feature asked of it is a feature of some of them."""
-    known: dict[str, set[str]] = defaultdict(set)
-    for rule in notation.rules:
-        known[rule.category] |= rule.features.keys()
-    if notation.start not in known:
-        raise UntoldError(f"{notation.where}:1: start {notation.start} has no rule: write one")
-    for rule in notation.rules:
-        for child in rule.children:
-            where = f"{notation.where}:{rule.origin}"
-            if child.category not in known:
-                raise UntoldError(f"{where}: {child.category} has no rule: write one or rename it")
-            if odd := sorted(child.features.keys() - known[child.category]):
-                raise UntoldError(
-                    f"{where}: no rule of {child.category} has the feature {odd[0]}:"
-                    " give it to its left sides or do not ask for it"
-                )
-
-
-def _check_use(
-    notation: Notation,
-    drafts: list[tuple[Symbol, list[tuple[int, _Draft]]]],
-    sizes: list[int | None],
-) -> None:
-    """Every category ends, and every rule and every row of the lexicon has a use."""
-    reached = {symbol[0] for symbol, _ in drafts}
-    finished = {symbol[0] for (symbol, _), size in zip(drafts, sizes, strict=True) if size is not None}
-    used = {d.rule.origin for _, pairs in drafts for _, d in pairs if d.size(sizes) is not None}
-    for rule in notation.rules:
-        where = f"{notation.where}:{rule.origin}"
-        if rule.category not in reached:
-            raise UntoldError(f"{where}: {notation.start} never leads to {rule.category}: remove it")
-        if rule.category not in finished:
-            raise UntoldError(
-                f"{where}: {rule.category} never ends in words: give it a rule that does not lead"
-                " back to itself, with features that can be met"
-            )
-        if rule.origin not in used:
-            raise UntoldError(
-                f"{where}: this {rule.category} can never be used: nothing asks for its features"
-                " or a constituent cannot meet them"
-            )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from untold.corpus.grammar_expansion import Plain, Production
-from untold.corpus.grammar_notation import Notation, Word
+from untold.corpus.grammar_notation import Notation, Slot, Word
 
 __all__ = ["Recognizer", "count_derivations"]
 
@@ -86,7 +86,7 @@ class Recognizer:
                 within |= bit
                 open_still = open_still and item.text in absorb
             else:
-                child = production.children[item]
+                child = production.children[item.child]
                 opening |= starts[child] if open_still else 0
                 within |= inside[child]
                 open_still = open_still and self.plain.nullable[child]
@@ -97,7 +97,7 @@ class Recognizer:
         absorb = self.notation.absorb.get(self.notation.languages[0], {})
         index: dict[str, list[Production]] = defaultdict(list)
         for production in choices:
-            first = production.source[0] if production.source else 0
+            first = production.source[0] if production.source else None
             fixed = isinstance(first, Word) and first.text not in absorb
             index[first.text if isinstance(first, Word) and fixed else ""].append(production)
         return index
@@ -185,10 +185,10 @@ class _Search:
             return
         for position in range(end if last else start, end + 1):
             for rest in self._split(production, item + 1, position, end):
-                spans = self.spans(production.children[part], start, position)
+                spans = self.spans(production.children[part.child], start, position)
                 if not spans:
                     break
-                yield {**rest, part: spans}
+                yield {**rest, part.child: spans}
 
     def _targets(self, production: Production, children: dict[int, frozenset[Span]]) -> set[Span]:
         """Lay the target side's items one after another over the target sentence."""
@@ -197,5 +197,5 @@ class _Search:
             if isinstance(item, Word):
                 reached = {(k, m) for k, at in reached for m in self.target.after(item.text, at)}
             else:
-                reached = {(k, m) for k, at in reached for start, m in children[item] if start == at}
+                reached = {(k, m) for k, at in reached for start, m in children[item.child] if start == at}
         return reached

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from untold.corpus.grammar_expansion import Plain, Production
-from untold.corpus.grammar_notation import Notation, Word
+from untold.corpus.grammar_notation import Item, Notation, Slot
 
 __all__ = ["Sample", "Sampler"]
 
@@ -87,28 +87,32 @@ class Sampler:
         capitalize, absorb = self.sides[side]
         words: list[str] = []
         links: Links = []
-        waiting: list[tuple[Tree, Word | int]] = []
-        node = tree
-        waiting = [(tree, item) for item in reversed(_items(tree, side))]
+        waiting: list[tuple[Tree, Item, tuple[int, ...]]] = []
+        _push(waiting, tree, side, ())
         while waiting:
-            node, item = waiting.pop()
-            if isinstance(item, int):
-                child = node[item + 2]
-                waiting += [(child, item) for item in reversed(_items(child, side))]
+            node, item, keys = waiting.pop()
+            if item.tags:
+                keys += tuple([node[1] + tag for tag in item.tags])
+            if isinstance(item, Slot):
+                _push(waiting, node[item.child + 2], side, keys)
                 continue
-            while words and item.text in absorb.get(words[-1], ()):
+            while absorb and words and item.text in absorb.get(words[-1], ()):
                 words.pop()
                 links = [link for link in links if link[1] != len(words)]
-            links += [(node[1] + tag, len(words)) for tag in item.tags]
+            if keys:
+                links += [(key, len(words)) for key in keys]
             words.append(item.text)
         if capitalize and words:
             words[0] = words[0][:1].upper() + words[0][1:]
         return words, links
 
 
-def _items(node: Tree, side: int) -> tuple[Word | int, ...]:
-    production: Production = node[0]
-    return production.target if side else production.source
+def _push(
+    waiting: list[tuple[Tree, Item, tuple[int, ...]]], node: Tree, side: int, keys: tuple[int, ...]
+) -> None:
+    """Put a node's items on the stack, the first one on top."""
+    items = node[0].target if side else node[0].source
+    waiting += [(node, item, keys) for item in items[::-1]]
 
 
 def _join(source: Links, target: Links) -> tuple[tuple[int, int], ...]:

@@ -31,9 +31,9 @@ def read_pairs(corpus: CorpusConfig, root: Path) -> Iterator[Pair]:
 def fingerprint_corpus(corpus: CorpusConfig, root: Path) -> str:
     """Changes when a byte of the corpus does, or how it is read; not when it moves."""
     if corpus.source is not None and corpus.target is not None:
-        contents = [hash_file(_file(root / name)) for name in (corpus.source, corpus.target)]
+        contents = [_hash(root / name) for name in (corpus.source, corpus.target)]
     elif corpus.path is not None:
-        contents = [_file(root / corpus.path).suffixes[-2:], hash_file(root / corpus.path)]
+        contents = [Path(corpus.path).suffixes[-2:], _hash(root / corpus.path)]
     else:
         contents = _fingerprint_dataset(corpus, root / str(corpus.dataset))
     described = json.dumps([contents, corpus.columns, corpus.split])
@@ -49,6 +49,13 @@ def _file(path: Path) -> Path:
     if not path.is_file():
         raise UntoldError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
     return path
+
+
+def _hash(path: Path) -> str:
+    try:
+        return hash_file(_file(path))
+    except OSError as error:
+        raise UntoldError(f"{path}: {error.strerror or error}") from None
 
 
 def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
@@ -69,7 +76,7 @@ def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
 def _fingerprint_dataset(corpus: CorpusConfig, directory: Path) -> list[str]:
     if directory.is_dir():
         files = sorted(path for path in directory.rglob("*") if path.is_file())
-        return [f"{path.relative_to(directory)} {hash_file(path)}" for path in files]
+        return [f"{path.relative_to(directory)} {_hash(path)}" for path in files]
     # A name says nothing about a version, so the text itself is hashed.
     digest = hashlib.sha256()
     for pair in read_dataset(_table(corpus), directory):

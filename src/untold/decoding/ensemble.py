@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,7 @@ from untold.models.seq2seq import Step
 __all__ = ["Ensemble", "Member"]
 
 
+@runtime_checkable
 class Member(Searchable, Scorable, Protocol):
     """What an ensemble is made of."""
 

@@ -4,7 +4,7 @@ The encoded source and the decoder state pass through the search unread: it only
 `select(rows)`, rows of sentences for a source, rows of the flattened (b n) hypotheses for a state.
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -14,6 +14,7 @@ from untold.models.seq2seq import Step
 __all__ = ["Scorable", "Searchable"]
 
 
+@runtime_checkable
 class Searchable(Protocol):
     """A model that predicts one token at a time."""
 
@@ -32,6 +33,7 @@ class Searchable(Protocol):
         ...
 
 
+@runtime_checkable
 class Scorable(Protocol):
     """A model that predicts all positions of a given target at once."""
 

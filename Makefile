@@ -1,0 +1,47 @@
+# Set-up and every check. Only Python 3.11, make, git and a C compiler are taken for granted.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.installed-docs
+BENCH_INSTALLED := $(VENV)/.installed-bench
+
+.PHONY: demo test check bench docs clean
+
+demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 2 cores)
+	$(BIN)/untold demo
+
+test: check  ## everything: style, types, architecture, tests
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED)  ## style, types and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyrefly check
+	$(BIN)/lint-imports
+
+bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios
+	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/decode.py
+	$(BIN)/python benchmarks/memory.py
+
+docs: $(DOCS_INSTALLED)  ## the documentation as a site in site/
+	$(BIN)/zensical build
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,hf,rouge]'
+	touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	touch $@
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis site

@@ -1,0 +1,246 @@
+"""The command line: parse, call, print. Heavy imports stay inside the commands."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from untold.errors import UntoldError
+
+if TYPE_CHECKING:
+    from untold.translator import Translation, Translator
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Neural machine translation that knows what it has said and what is still untold.",
+)
+
+Model = Annotated[Path, typer.Argument(help="A model directory or a training run.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as decode.beam=8."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user is one line and exit code 2."""
+    try:
+        app()
+    except UntoldError as error:
+        print(f"untold: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as the shell reports a process that SIGPIPE ended
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="A TOML file.")],
+    settings: Settings = None,
+    init: Annotated[Path | None, typer.Option(help="A model to start from.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's directory [runs/CONFIG].")] = None,
+    allow_changed: Annotated[
+        bool, typer.Option("--allow-changed", help="Resume although settings or data changed.")
+    ] = False,
+) -> None:
+    """Train a model, or go on with a run that was stopped."""
+    from untold.config import load_config
+    from untold.training.run import RunOptions
+    from untold.training.run import train as run
+
+    options = RunOptions(out or Path("runs") / config.stem, init, allow_changed)
+    result = run(load_config(config, settings or []), options)
+    progress = result.progress
+    print(f"{result.out}: step {progress.step}, best {_number(progress.best)} at {progress.best_step}")
+    if result.signal:
+        sys.exit(128 + result.signal)
+
+
+@app.command()
+def translate(
+    model: Model,
+    file: Annotated[Path | None, typer.Argument(help="Text, a line each [standard input].")] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step.")] = None,
+    nbest: Annotated[int | None, typer.Option(help="Translations of each line.")] = None,
+    ensemble: Annotated[
+        list[Path] | None, typer.Option("--with", help="Another model to ensemble with.")
+    ] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Translate lines of text, in their order, as they arrive."""
+    translator = _load([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
+    lines = _lines(file)
+    for number, translation in enumerate(translator.stream(lines)):
+        if as_json:
+            print(json.dumps(_as_json(translation), ensure_ascii=False), flush=True)
+        elif translator.decode.nbest > 1:
+            for each in (translation, *translation.alternatives):
+                print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
+        else:
+            print(translation.text, flush=True)
+
+
+@app.command()
+def score(
+    model: Model,
+    source: Annotated[Path, typer.Option(help="Source text, a line each.")],
+    target: Annotated[Path, typer.Option(help="Its translations, a line each.")],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print log p(target | source) of given pairs, a line each."""
+    translator = _load([model], settings)
+    sources, targets = _parallel(source, target)
+    for each in translator.score(list(zip(sources, targets, strict=True))):
+        print(
+            json.dumps(_as_json(each), ensure_ascii=False)
+            if as_json
+            else f"{each.log_probability:.4f}"
+        )
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    source: Annotated[Path, typer.Option(help="Source text, a line each.")],
+    reference: Annotated[Path, typer.Option(help="Reference translations, a line each.")],
+    metrics: Annotated[str, typer.Option(help="Of bleu, chrf, ter, rouge.")] = "bleu,chrf,ter",
+    tokenize: Annotated[
+        str | None, typer.Option(help="BLEU's tokenizer: 13a, char, intl, none, zh [the model's].")
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Translate a test set and score it: BLEU, chrF, TER with signatures, ROUGE for summaries."""
+    from untold.analysis.scores import corpus_scores
+
+    translator = _load([model], settings)
+    sources, references = _parallel(source, reference)
+    hypotheses = [each.text for each in translator.translate(sources)]
+    if out is not None:
+        out.write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+    scores = corpus_scores(
+        hypotheses,
+        references,
+        [name.strip() for name in metrics.split(",")],
+        tokenize=tokenize or translator.data.bleu_tokenize,
+        lowercase=lowercase,
+    )
+    if as_json:
+        print(json.dumps([vars(each) for each in scores]))
+    for each in () if as_json else scores:
+        print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="A training run.")],
+    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    last: Annotated[int, typer.Option(help="How many of the newest checkpoints.")] = 5,
+) -> None:
+    """Average the weights of a run's last checkpoints into one model."""
+    from untold.models.averaging import average_models, last_checkpoints
+    from untold.models.files import save_model
+
+    paths = last_checkpoints(run, last)
+    save_model(out, average_models(paths))
+    print(f"{out}: the mean of {', '.join(path.name for path in paths)}")
+
+
+@app.command()
+def info(model: Model, as_json: AsJson = False) -> None:
+    """Say what a model is: its shape, size, vocabulary and settings."""
+    from untold.models.files import load_model
+    from untold.models.summary import summarise
+
+    summary = summarise(load_model(model), model)
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False))
+    for name, value in () if as_json else summary.items():
+        print(f"{name}: {value}")
+
+
+@app.command()
+def sample(
+    grammar: Annotated[str, typer.Argument(help="en-de, zh-en, or a .grammar file.")],
+    out: Annotated[Path, typer.Option(help="The directory to write to.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Training pairs.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 7,
+) -> None:
+    """Write a corpus of a synchronous grammar: train, dev and test text with gold word alignments."""
+    from untold.corpus.grammar_corpus import write_sample
+
+    print(write_sample(grammar, pairs, seed, out))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The directory to work in.")] = Path("runs/demo"),
+) -> None:
+    """Train on the embedded corpus, translate unseen sentences, and show the scores."""
+    from untold.demo import run_demo
+
+    run_demo(out)
+
+
+def _load(paths: list[Path], settings: list[str] | None, **flags: int | None) -> "Translator":
+    from untold.config import override
+    from untold.translator import load
+
+    translator = load(paths)
+    changes = override({"decode": {}}, settings or [])
+    if extra := changes.keys() - {"decode"}:
+        raise UntoldError(f"--set {extra.pop()}: only decode settings can change here")
+    given = {name: value for name, value in flags.items() if value is not None}
+    if given.get("nbest", 1) > translator.decode.beam and "beam" not in given:
+        given["beam"] = given["nbest"]  # an n-best list needs a beam as wide
+    return translator.with_decoding(**changes["decode"], **given)
+
+
+def _lines(file: Path | None) -> Iterator[str]:
+    from untold.corpus.lines import read_lines, split_lines
+
+    return split_lines(sys.stdin.buffer, "standard input") if file is None else read_lines(file)
+
+
+def _parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
+    from untold.corpus.lines import read_lines
+
+    sides = list(read_lines(source)), list(read_lines(target))
+    if len(sides[0]) != len(sides[1]):
+        raise UntoldError(
+            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: line by line they "
+            "must belong together"
+        )
+    return sides
+
+
+def _as_json(translation: "Translation") -> dict[str, Any]:
+    fields = {
+        "text": translation.text,
+        "score": translation.score,
+        "log_probability": translation.log_probability,
+        "tokens": translation.tokens,
+        "source_tokens": translation.source_tokens,
+    }
+    if translation.alternatives:
+        fields["alternatives"] = [_as_json(each) for each in translation.alternatives]
+    return fields
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,100 @@
+"""What must hold of a grammar before anyone samples from it; each breach names line and cure."""
+
+from collections import defaultdict
+
+from untold.corpus.grammar_expansion import Expansion, Plain, Production, expand_rules, finish
+from untold.corpus.grammar_notation import Notation, Word
+from untold.corpus.grammar_rules import Place
+
+__all__ = ["expand"]
+
+
+def expand(notation: Notation) -> Plain:
+    """The plain grammar behind a file: everything in it is reachable, can end and has a use."""
+    _check_categories(notation)
+    expansion = expand_rules(notation)
+    _check_use(notation, expansion)
+    plain = finish(expansion)
+    _check_loops(notation, plain)
+    if plain.sizes[0] > notation.length[1]:
+        raise Place(notation.where, 1).error(
+            f"the shortest sentence has {plain.sizes[0]} words, length allows {notation.length[1]}:"
+            " raise it"
+        )
+    return plain
+
+
+def _check_categories(notation: Notation) -> None:
+    """Every constituent has rules, and every feature asked of it is a feature of one of them."""
+    known: dict[str, set[str]] = defaultdict(set)
+    for rule in notation.rules:
+        known[rule.category] |= rule.features.keys()
+    if notation.start not in known:
+        raise Place(notation.where, 1).error(f"start {notation.start} has no rule: write one")
+    for rule in notation.rules:
+        place = Place(notation.where, rule.origin)
+        for child in rule.children:
+            if child.category not in known:
+                raise place.error(f"{child.category} has no rule: write one or mend the name")
+            if odd := sorted(child.features.keys() - known[child.category]):
+                raise place.error(
+                    f"no rule of {child.category} has the feature {odd[0]}: give it to their left"
+                    " sides or do not ask for it"
+                )
+
+
+def _check_use(notation: Notation, expansion: Expansion) -> None:
+    """Every category ends in words, and every rule and every row of the lexicon has a use."""
+    sizes = expansion.sizes
+    reached = {category for category, _ in expansion.symbols}
+    ended = {s[0] for s, size in zip(expansion.symbols, sizes, strict=True) if size is not None}
+    used = {d.rule.origin for c in expansion.drafts for d in c if d.size(sizes) is not None}
+    for rule in notation.rules:
+        place = Place(notation.where, rule.origin)
+        if rule.category not in reached:
+            raise place.error(f"{notation.start} never leads to {rule.category}: use or remove it")
+        if rule.category not in ended:
+            raise place.error(
+                f"{rule.category} never ends in words: give it a rule that does not lead back to"
+                " itself, with features that can be met"
+            )
+        if rule.origin not in used:
+            raise place.error(
+                f"this {rule.category} can never be used: nothing asks for its features, or a"
+                " constituent cannot meet them"
+            )
+
+
+def _check_loops(notation: Notation, plain: Plain) -> None:
+    """No symbol comes back to itself without a new source word: derivations are finitely many."""
+    steps = [
+        sorted({child for p in choices for child in _whole(p, plain.nullable)})
+        for choices in plain.productions
+    ]
+    opened, closed = 1, 2
+    state = [0] * len(steps)
+    for root in range(len(steps)):
+        path = [] if state[root] else [(root, iter(steps[root]))]
+        state[root] = state[root] or opened
+        while path:
+            symbol, rest = path[-1]
+            child = next(rest, None)
+            if child is None:
+                state[symbol] = closed
+                path.pop()
+            elif state[child] == opened:
+                raise Place(notation.where, plain.productions[child][0].origin).error(
+                    f"{plain.names[child]} leads back to itself without a new source word: add a"
+                    " word to the loop or break it"
+                )
+            elif not state[child]:
+                state[child] = opened
+                path.append((child, iter(steps[child])))
+
+
+def _whole(production: Production, nullable: tuple[bool, ...]) -> list[int]:
+    """The children that can be the whole source side."""
+    full = [child for child in production.children if not nullable[child]]
+    if len(full) > 1 or any(isinstance(item, Word) for item in production.source):
+        return []
+    return full or list(production.children)

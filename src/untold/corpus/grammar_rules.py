@@ -1,0 +1,190 @@
+"""Rules and features from their text. A pattern is a rule whose words may still have blanks."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from untold.corpus.grammar_notation import Features, Item, Reference, Rule, Slot, Term, Variable, Word
+from untold.errors import UntoldError
+
+__all__ = ["FeatureTable", "Pattern", "Place", "parse_pattern", "split_weight"]
+
+_NO_PARTNER = -1  # the tag of a word marked `~`: it says "tagged" but meets nothing
+
+_ITEM = re.compile(
+    r'\s*(?:"(?P<words>[^"]*)"|(?P<category>[A-Z]\w*)(?::(?P<label>\w+))?(?P<features>\[[^\]]*\])?)'
+    r"(?P<tags>~[\d,]*)?(?=\s|$)"
+)
+_LEFT = re.compile(r"(?P<category>[A-Z]\w*)(?P<features>\[[^\]]*\])?$")
+_WEIGHT = re.compile(r"\s\*\s*(\d+(?:\.\d+)?)$")
+_BLANK = re.compile(r"\{(\w*)\}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a grammar file, for errors."""
+
+    where: str
+    line: int
+
+    def error(self, message: str) -> UntoldError:
+        """The message behind file:line."""
+        return UntoldError(f"{self.where}:{self.line}: {message}")
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """The declared features: their values with weights, and names for groups of values."""
+
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    groups: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+
+    def parse(self, text: str | None, place: Place) -> Features:
+        """`case` is short for `case=?case`; `case=nom,acc` allows either."""
+        features: dict[str, Term] = {}
+        for item in (text or "[]")[1:-1].split():
+            name, equals, value = item.partition("=")
+            if name not in self.values:
+                known = ", ".join(self.values) or "none"
+                raise place.error(f"unknown feature {name}; declared above: {known}")
+            if not equals or value.startswith("?"):
+                features[name] = Variable(value[1:] or name)
+            else:
+                features[name] = self.resolve(name, value.split(","), place)
+        return features
+
+    def resolve(self, feature: str, values: list[str], place: Place) -> frozenset[str]:
+        """The plain values behind values and groups."""
+        found: frozenset[str] = frozenset()
+        for value in values:
+            if value not in self.values[feature] and (feature, value) not in self.groups:
+                known = ", ".join(self.values[feature])
+                raise place.error(f"{feature}={value}: the values of {feature} are {known}")
+            found |= self.groups.get((feature, value), frozenset([value]))
+        return found
+
+
+@dataclass(frozen=True)
+class _Quote:
+    """Text between quotes, its blanks not yet filled."""
+
+    text: str
+    tags: str | None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A rule before its blanks are filled; without blanks it has one filling."""
+
+    rule: Rule  # its sides still empty
+    source: tuple[_Quote | Slot, ...]
+    target: tuple[_Quote | Slot, ...]
+    place: Place
+
+    @property
+    def blanks(self) -> frozenset[str]:
+        """The names of the forms it needs."""
+        quotes = (item for item in (*self.source, *self.target) if isinstance(item, _Quote))
+        return frozenset(name for quote in quotes for name in _BLANK.findall(quote.text))
+
+    def fill(self, forms: Mapping[str, str], place: Place) -> Rule:
+        """The rule with these forms, as if written at `place`."""
+        source = [word for item in self.source for word in _fill(item, forms, place)]
+        target = [word for item in self.target for word in _fill(item, forms, place)]
+        tags = [{tag for item in side for tag in item.tags} for side in (source, target)]
+        if not (self.rule.children or tags[0] or tags[1]):
+            source, target = _tag_all(source), _tag_all(target)
+        elif odd := (tags[0] ^ tags[1]) - {_NO_PARTNER}:
+            raise place.error(f"tag ~{min(odd)} stands on one side only: tag words of both sides")
+        return replace(
+            self.rule, source=_settle(source), target=_settle(target), origin=place.line
+        )
+
+
+def parse_pattern(text: str, table: FeatureTable, place: Place) -> Pattern:
+    """`Category[features] -> source || target * weight`."""
+    text, weight = split_weight(text)
+    left, _, right = text.partition("->")
+    head = _LEFT.match(left.strip())
+    sides = right.split("||")
+    if head is None or len(sides) != 2:
+        raise place.error(f"{text.strip()!r}: write Category[features] -> source || target")
+    source, target = (_Side(sides[0], table, place), _Side(sides[1], table, place))
+    if odd := sorted(source.children.keys() ^ target.children.keys()):
+        raise place.error(f"{odd[0]} stands on one side only: each constituent stands on both")
+    order = {name: number for number, name in enumerate(source.children)}
+    children = tuple(
+        Reference(name.partition(":")[0], {**source.children[name], **target.children[name]})
+        for name in order
+    )
+    features = table.parse(head["features"], place)
+    rule = Rule(head["category"], features, children, (), (), weight, place.line)
+    return Pattern(rule, source.items(order), target.items(order), place)
+
+
+class _Side:
+    """One side of a rule: quotes and constituents in their order."""
+
+    def __init__(self, text: str, table: FeatureTable, place: Place) -> None:
+        self.parts: list[_Quote | tuple[str, str | None]] = []
+        self.children: dict[str, Features] = {}
+        position, text = 0, text.strip()
+        while position < len(text):
+            match = _ITEM.match(text, position)
+            if match is None:
+                raise place.error(
+                    f'{text[position:].strip()!r}: words stand in "quotes", constituents have a'
+                    " capital, as NP or NP:2[case=acc]"
+                )
+            position = match.end()
+            tags = match["tags"] and match["tags"][1:]
+            if match["category"] is None:
+                self.parts.append(_Quote(match["words"], tags))
+                continue
+            name = match["category"] + (f":{match['label']}" if match["label"] else "")
+            if name in self.children:
+                plain = match["category"]
+                raise place.error(f"{name} stands twice on a side: label them {plain}:1, {plain}:2")
+            self.children[name] = table.parse(match["features"], place)
+            self.parts.append((name, tags))
+
+    def items(self, order: Mapping[str, int]) -> tuple[_Quote | Slot, ...]:
+        """The parts, with constituents as slots numbered by `order`."""
+        return tuple(
+            part if isinstance(part, _Quote) else Slot(order[part[0]], _tags(part[1]))
+            for part in self.parts
+        )
+
+
+def _fill(item: _Quote | Slot, forms: Mapping[str, str], place: Place) -> Iterator[Item]:
+    """The words of a quote; a word's own tags come before those behind the quote."""
+    if isinstance(item, Slot):
+        yield item
+        return
+    for piece in _BLANK.sub(lambda match: forms[match[1]], item.text).split():
+        text, tilde, own = piece.partition("~")
+        if not text or own.strip("0123456789,"):
+            raise place.error(f"{piece!r}: a tag is a number behind a word, as in word~1")
+        yield Word(text, _tags(own if tilde else item.tags))
+
+
+def _tags(text: str | None) -> tuple[int, ...]:
+    if text == "":
+        return (_NO_PARTNER,)
+    return tuple(int(number) for number in (text or "").split(",") if number)
+
+
+def _tag_all(side: list[Item]) -> list[Item]:
+    return [replace(item, tags=(1,)) for item in side]
+
+
+def _settle(side: list[Item]) -> tuple[Item, ...]:
+    return tuple(
+        replace(item, tags=tuple(tag for tag in item.tags if tag != _NO_PARTNER)) for item in side
+    )
+
+
+def split_weight(text: str) -> tuple[str, float]:
+    """The text before ` * number`, and the number, 1 where there is none."""
+    match = _WEIGHT.search(text)
+    return (text[: match.start()].rstrip(), float(match[1])) if match else (text, 1.0)

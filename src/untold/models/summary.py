@@ -1,0 +1,28 @@
+"""What a model is, in a few lines for a person."""
+
+from pathlib import Path
+from typing import Any
+
+from untold.models.files import TrainedModel, find_model
+
+__all__ = ["summarise"]
+
+
+def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
+    """Name to value, in reading order; parameters with and without the embeddings."""
+    config, model = trained.config, trained.model
+    total = sum(p.numel() for p in model.parameters())
+    embeddings = sum(p.numel() for name, p in model.named_parameters() if "embedding" in name)
+    shape = config.model
+    return {
+        "model": str(find_model(path)),
+        "languages": f"{config.data.source_language} -> {config.data.target_language}",
+        "backbone": shape.backbone,
+        "layers": f"{shape.encoder_layers} + {shape.decoder_layers}",
+        "width": f"{shape.d_model} / {shape.d_ffn}, {shape.heads} heads",
+        "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
+        f"{' (one for both)' if trained.tokenizers.joint else ''}, {config.tokenizer.kind}",
+        "parameters": total,
+        "parameters without embeddings": total - embeddings,
+        "decoding": ", ".join(f"{k} {v}" for k, v in config.decode.model_dump().items()),
+    }

@@ -1,0 +1,279 @@
+"""Search against exhaustive search and against plain Python, with a model that remembers all it read."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from untold.config import DecodeConfig
+from untold.corpus.batches import collate
+from untold.corpus.vocabulary import BOS, EOS
+from untold.decoding import Ensemble, Sentences, score_pairs, search
+from untold.models.seq2seq import Step
+
+V = 7  # four control tokens and three that can be said
+WORDS = range(4, V)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One number for each row, which select picks from."""
+
+    values: torch.Tensor
+
+    def select(self, rows):
+        return Memory(self.values[rows])
+
+
+class HistoryModel:
+    """Logits by closed formula from a hash of the source and of the whole prefix."""
+
+    def __init__(self, size=V, sharpness=2.0):
+        self.size, self.sharpness = size, sharpness
+
+    def encode(self, ids, mask):
+        places = torch.arange(1, ids.shape[1] + 1)
+        return Memory(torch.cat([(ids * places * mask).sum(1, keepdim=True), mask.long()], dim=1))
+
+    def start(self, source, beams):
+        return Memory(source.values[:, :1].repeat_interleave(beams, 0).squeeze(1))
+
+    def step(self, source, last, state, *, attention=False):
+        assert len(source.values) == len(last) and last.numel() == len(state.values)
+        values = _hash(state.values, last.flatten())
+        logits = self._logits(values).view(*last.shape, -1)
+        weights = _weights(values.view(last.shape), source.values[:, 1:]) if attention else None
+        return Step(logits, Memory(values), weights)
+
+    def __call__(self, source_ids, source_mask, prefix, *, attention=False):
+        source = self.encode(source_ids, source_mask)
+        values, seen = source.values[:, 0], []
+        for tokens in prefix.unbind(1):
+            values = _hash(values, tokens)
+            seen.append(values)
+        values = torch.stack(seen, 1)
+        weights = _weights(values, source.values[:, 1:]) if attention else None
+        return SimpleNamespace(holistic=self._logits(values), attention=weights)
+
+    def logits(self, holistic):
+        return holistic.clone()
+
+    def output_embedding(self):
+        return torch.eye(self.size)
+
+    def _logits(self, values):
+        tokens = torch.arange(self.size).double()
+        return (self.sharpness * torch.sin(values[..., None] * (tokens + 1.3) + tokens)).float()
+
+
+def _hash(values, tokens):
+    return (values * 31 + tokens * 17 + 7) % 1009
+
+
+def _weights(values, mask):
+    places = torch.arange(mask.shape[1]).double()
+    scores = torch.sin(values[..., None] * (places + 0.7)).float()
+    return scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(-1)
+
+
+def batch_of(sources, **given):
+    width = max(map(len, sources))
+    ids = torch.tensor([[*source, *[0] * (width - len(source))] for source in sources])
+    return Sentences(ids, ids != 0, **given)
+
+
+def limit_of(source, config):
+    limit = math.ceil(config.max_ratio * len(source)) + 10
+    return min(max(limit, config.min_length + 1), config.max_length)
+
+
+def next_log_probs(model, source, tokens):
+    sentences = batch_of([source])
+    outputs = model(
+        sentences.source_ids, sentences.source_mask, torch.tensor([[BOS, *tokens]])
+    )
+    return outputs.holistic[0, -1].log_softmax(-1).tolist()
+
+
+def allowed(tokens, limit, config, prefix=()):
+    """The tokens that may follow, by the plain words of the documentation."""
+    if len(tokens) < len(prefix):
+        return [prefix[len(tokens)]]
+    if len(tokens) == limit - 1:
+        return [EOS]
+    size = config.no_repeat_ngram
+    grams = {tokens[k : k + size] for k in range(len(tokens) - size + 1)} if size else set()
+    opening = tokens[len(tokens) - size + 1 :]
+    free = [word for word in WORDS if (*opening, word) not in grams]
+    return ([EOS] if len(tokens) >= config.min_length else []) + free or [EOS]
+
+
+def exhaustive(model, source, config):
+    """Every translation that is allowed with its score, best first."""
+    limit, found = limit_of(source, config), []
+
+    def grow(tokens, total):
+        log_probs = next_log_probs(model, source, tokens)
+        for token in allowed(tokens, limit, config):
+            if token == EOS:
+                penalty = ((5 + len(tokens) + 1) / 6) ** config.length_penalty
+                found.append(((total + log_probs[EOS]) / penalty, tokens))
+            else:
+                grow((*tokens, token), total + log_probs[token])
+
+    grow((), 0.0)
+    return sorted(found, key=lambda pair: -pair[0])
+
+
+def plain_beam_search(model, source, config, prefix=()):
+    """The search as one would explain it, one hypothesis at a time."""
+    limit = limit_of(source, config)
+    live, done, ended = [(0.0, ())], [], 0
+    while live:
+        options = []
+        for beam, (total, tokens) in enumerate(live):
+            log_probs = next_log_probs(model, source, tokens)
+            for token in allowed(tokens, limit, config, prefix):
+                options.append((-(total + log_probs[token]), beam, token))
+        options.sort()
+        penalty = ((5 + len(live[0][1]) + 1) / 6) ** config.length_penalty
+        ends = [(-cost, live[beam][1]) for cost, beam, token in options[: config.beam] if token == EOS]
+        ended += len(ends)
+        done += [(total / penalty, tokens) for total, tokens in ends]
+        done = sorted(done, key=lambda pair: -pair[0])[: config.nbest]
+        going_on = [option for option in options if option[2] != EOS][: config.beam]
+        live = [(-cost, (*live[beam][1], token)) for cost, beam, token in going_on]
+        worst = done[-1][0] if len(done) == config.nbest else -math.inf
+        reach = live[0][0] / ((5 + limit) / 6) ** config.length_penalty if live else -math.inf
+        if ended >= config.beam or reach <= worst:
+            break
+    return done
+
+
+def same(hypotheses, expected):
+    assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
+    assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+sources = st.lists(st.lists(st.integers(4, 30), min_size=1, max_size=5), min_size=1, max_size=4)
+alphas = st.sampled_from([0.0, 0.6, 1.0, 2.0])
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    batch=sources, alpha=alphas, nbest=st.integers(1, 9), shortest=st.integers(0, 2),
+    repeats=st.integers(0, 3),
+)
+def test_a_wide_beam_is_exhaustive_search(batch, alpha, nbest, shortest, repeats):
+    config = DecodeConfig(
+        beam=128, nbest=nbest, length_penalty=alpha, max_length=4, min_length=shortest,
+        no_repeat_ngram=repeats,
+    )
+    model = HistoryModel()
+    for source, hypotheses in zip(batch, search(model, batch_of(batch), config), strict=True):
+        same(hypotheses, exhaustive(model, source, config)[:nbest])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    batch=sources, alpha=alphas, beam=st.integers(1, 6), data=st.data(),
+    shortest=st.integers(0, 3), repeats=st.integers(0, 3), longest=st.integers(4, 12),
+)
+def test_the_search_is_the_plain_one(batch, alpha, beam, data, shortest, repeats, longest):
+    config = DecodeConfig(
+        beam=beam, nbest=data.draw(st.integers(1, beam)), length_penalty=alpha,
+        max_length=longest, min_length=shortest, no_repeat_ngram=repeats,
+    )
+    words = st.lists(st.sampled_from(WORDS), max_size=3).map(tuple)
+    prefixes = tuple(data.draw(words) for _ in batch)
+    model = HistoryModel()
+    found = search(model, batch_of(batch, prefixes=prefixes), config)
+    for source, prefix, hypotheses in zip(batch, prefixes, found, strict=True):
+        same(hypotheses, plain_beam_search(model, source, config, prefix))
+        assert all(h.tokens[: len(prefix)] == prefix for h in hypotheses)
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=sources, sample=st.booleans())
+def test_neighbours_and_padding_change_nothing(batch, sample):
+    config = DecodeConfig(nbest=3, max_length=12, sample=sample)
+    model, numbers = HistoryModel(), tuple(range(10, 10 + len(batch)))
+    together = search(model, batch_of(batch, indices=numbers), config, attention=True)
+    for source, number, hypotheses in zip(batch, numbers, together, strict=True):
+        (alone,) = search(model, batch_of([source], indices=(number,)), config, attention=True)
+        assert hypotheses == alone
+        for one, other in zip(hypotheses, alone, strict=True):
+            torch.testing.assert_close(one.attention, other.attention)
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=sources, alpha=alphas, sample=st.booleans(), members=st.integers(1, 2))
+def test_reported_scores_are_what_rescoring_gives(batch, alpha, sample, members):
+    config = DecodeConfig(nbest=3, max_length=9, sample=sample, length_penalty=alpha)
+    models = [HistoryModel(sharpness=number + 1.0) for number in range(members)]
+    model = Ensemble(models) if members > 1 else models[0]
+    for source, hypotheses in zip(
+        batch, search(model, batch_of(batch), config, attention=True), strict=True
+    ):
+        pairs = [(source, hypothesis.tokens) for hypothesis in hypotheses]
+        given_pairs = collate(pairs, range(len(pairs)))
+        # The corpus ends a source with EOS; this model was searched without it.
+        given_pairs = SimpleNamespace(
+            **vars(given_pairs)
+            | {"source": given_pairs.source[:, :-1], "source_mask": given_pairs.source_mask[:, :-1]}
+        )
+        for one, other in zip(hypotheses, _score(model, given_pairs, alpha), strict=True):
+            assert one.tokens == other.tokens
+            assert one.score == pytest.approx(other.score, abs=1e-5)
+            assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
+            assert one.token_log_probabilities == pytest.approx(
+                other.token_log_probabilities, abs=1e-5
+            )
+            torch.testing.assert_close(one.attention, other.attention)
+
+
+def _score(model, fields, alpha):
+    from untold.corpus.batches import Batch
+
+    return score_pairs(model, Batch(**vars(fields)), alpha, attention=True)
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=sources, beam=st.integers(1, 6))
+def test_n_best_lists_are_sorted_and_distinct(batch, beam):
+    config = DecodeConfig(beam=beam, nbest=beam, max_length=10)
+    for hypotheses in search(HistoryModel(), batch_of(batch), config):
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({hypothesis.tokens for hypothesis in hypotheses}) == len(hypotheses)
+        for hypothesis in hypotheses:
+            assert sum(hypothesis.token_log_probabilities) == pytest.approx(
+                hypothesis.log_probability
+            )
+
+
+def test_a_wide_vocabulary_takes_the_fast_way_to_the_same_end():
+    """Long enough for the columns of the top-k; three words more than columns, to leave a rest."""
+    size = 16 * 16 * 6 + 3
+    model = HistoryModel(size=size, sharpness=9.0)
+    config = DecodeConfig(beam=4, nbest=4, max_length=6)
+    source = [5, 6, 7]
+    (found,) = search(model, batch_of([source]), config)
+    limit = itertools.count()
+    del limit
+    expected = _plain_with(size, model, source, config)
+    same(found, expected)
+
+
+def _plain_with(size, model, source, config):
+    global WORDS
+    before, WORDS = WORDS, range(4, size)
+    try:
+        return plain_beam_search(model, source, config)
+    finally:
+        WORDS = before
