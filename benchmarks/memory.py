@@ -14,6 +14,7 @@ import re
 import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -38,7 +39,7 @@ BATCH_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one stage took; `mapped_mb` is the part of its memory that the system can take back."""
+    """What one stage took; `mapped_mb`, the peak of file pages, the system can take back."""
 
     stage: str
     seconds: float
@@ -63,11 +64,23 @@ def measure(function: Callable[..., Any], *arguments: Any) -> Measurement:
 
 
 def _run(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    done, mapped = threading.Event(), [_memory("RssFile")]
+    watcher = threading.Thread(target=_watch, args=(done, mapped))
+    watcher.start()
     start = time.perf_counter()
-    result = function(*arguments)
-    seconds = time.perf_counter() - start
+    try:
+        result = function(*arguments)
+    finally:
+        seconds = time.perf_counter() - start
+        done.set()
+        watcher.join()
     name = function.__name__.replace("_", " ")
-    sender.send(Measurement(name, seconds, _memory("VmHWM"), _memory("RssFile"), result))
+    sender.send(Measurement(name, seconds, _memory("VmHWM"), max(mapped), result))
+
+
+def _watch(done: threading.Event, mapped: list[float]) -> None:
+    while not done.wait(0.1):
+        mapped.append(_memory("RssFile"))
 
 
 def _memory(field: str) -> float:

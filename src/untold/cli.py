@@ -14,7 +14,18 @@ from untold.errors import UntoldError
 if TYPE_CHECKING:
     from untold.translator import Translation, Translator
 
-__all__ = ["app", "main"]
+__all__ = [
+    "app",
+    "average",
+    "demo",
+    "evaluate",
+    "info",
+    "main",
+    "sample",
+    "score",
+    "train",
+    "translate",
+]
 
 app = typer.Typer(
     add_completion=False,
@@ -62,7 +73,9 @@ def train(
     options = RunOptions(out or Path("runs") / config.stem, init, allow_changed)
     result = run(load_config(config, settings or []), options)
     progress = result.progress
-    print(f"{result.out}: step {progress.step}, best {_number(progress.best)} at {progress.best_step}")
+    print(
+        f"{result.out}: step {progress.step}, best {_number(progress.best)} at {progress.best_step}"
+    )
     if result.signal:
         sys.exit(128 + result.signal)
 
@@ -181,8 +194,8 @@ def sample(
     pairs: Annotated[int, typer.Option(min=1, help="Training pairs.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 7,
 ) -> None:
-    """Write a corpus of a synchronous grammar: train, dev and test text with gold word alignments."""
-    from untold.corpus.grammar_corpus import write_sample
+    """Write a corpus of a synchronous grammar: train, dev, test, with gold word alignments."""
+    from untold.corpus.sampling import write_sample
 
     print(write_sample(grammar, pairs, seed, out))
 
@@ -223,14 +236,14 @@ def _parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
     sides = list(read_lines(source)), list(read_lines(target))
     if len(sides[0]) != len(sides[1]):
         raise UntoldError(
-            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: line by line they "
-            "must belong together"
+            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
+            "line by line they must belong together"
         )
     return sides
 
 
 def _as_json(translation: "Translation") -> dict[str, Any]:
-    fields = {
+    fields: dict[str, Any] = {
         "text": translation.text,
         "score": translation.score,
         "log_probability": translation.log_probability,

@@ -1,7 +1,7 @@
 """Every setting of untold: its name, type, limits and default. The only home of defaults.
 
-Settings come from a TOML file and `--set section.key=value`; types are strict, and an unknown key is
-an error that names the nearest known one.
+Settings come from a TOML file and `--set section.key=value`; types are strict, and an unknown key
+is an error that names the nearest known one.
 """
 
 import copy
@@ -101,13 +101,13 @@ class TokenizerConfig(Section):
     size: Annotated[int, Field(ge=16)] = 32_000
     joint: bool = True
     byte_fallback: bool = False
-    character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0  # sentencepiece's limits
     dropout: Fraction = 0.0
 
     @model_validator(mode="after")
-    def _dropout_needs_pieces(self) -> "TokenizerConfig":
-        if self.dropout and self.kind not in ("bpe", "unigram"):
-            raise ValueError(f"dropout needs kind bpe or unigram, not {self.kind}: set it to 0.0")
+    def _dropout_needs_merges(self) -> "TokenizerConfig":
+        if self.dropout and self.kind != "bpe":
+            raise ValueError(f"dropout leaves out merges of bpe; {self.kind} has none: set it to 0")
         return self
 
 
@@ -152,7 +152,7 @@ class ModelConfig(Section):
 
 
 class TrainConfig(Section):
-    """The course of a training run. One update sees `accumulate` batches, on however many processes."""
+    """The course of a run. One update sees `accumulate` batches, on however many processes."""
 
     seed: CountOrZero = 1
     steps: Count = 100_000
@@ -238,7 +238,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
 
 
 def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A copy of nested settings with `section.key=value` changes made; values are TOML or bare words."""
+    """A copy of nested settings with `section.key=value` changes; values are TOML or bare words."""
     changed = copy.deepcopy(dict(values))
     for change in overrides:
         _apply(changed, change)
@@ -291,7 +291,9 @@ def _explain(problem: Any) -> str:
         return f"unknown key {key}{_nearest(names)}"
     message = problem["msg"].removeprefix("Value error, ")
     value = problem["input"]
-    shown = "" if isinstance(value, (dict, list, BaseModel)) else f" = {json.dumps(value, default=str)}"
+    shown = (
+        "" if isinstance(value, (dict, list, BaseModel)) else f" = {json.dumps(value, default=str)}"
+    )
     return f"{key}{shown}: {message}"
 
 
@@ -301,7 +303,11 @@ def _nearest(names: list[str]) -> str:
     plain = ".".join(name for name in names if not name.isdigit())
     close = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
     close = close or [tail[m] for m in difflib.get_close_matches(names[-1], tail, n=1, cutoff=0.6)]
-    return f"; did you mean {close[0]}?" if close else f"; known sections: {', '.join(Config.model_fields)}"
+    return (
+        f"; did you mean {close[0]}?"
+        if close
+        else f"; known sections: {', '.join(Config.model_fields)}"
+    )
 
 
 def _known_keys(section: type[BaseModel], prefix: str = "") -> list[str]:

@@ -22,7 +22,7 @@ __all__ = ["Translation", "Translator", "load"]
 
 @dataclass(frozen=True)
 class Translation:
-    """A translated text with its scores and pieces; `alternatives` are the rest of the n-best list."""
+    """A translated text, its scores and pieces; `alternatives` are the rest of the n-best list."""
 
     text: str
     score: float  # log_probability over the length penalty
@@ -30,7 +30,9 @@ class Translation:
     tokens: tuple[str, ...]  # the pieces of the text
     source_tokens: tuple[str, ...]
     alternatives: tuple["Translation", ...] = ()
-    attention: Float[np.ndarray, "t i"] | None = None  # of each target token and EOS, over the source
+    attention: Float[np.ndarray, "t i"] | None = (
+        None  # of each target token and EOS, over the source
+    )
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Translator:
         return text.lower() if self.data.lowercase else text
 
     def _split(self, ids: list[int]) -> Iterator[tuple[int, ...]]:
-        """At most max_tokens pieces each, cut before a piece that begins a word where there is one."""
+        """At most max_tokens pieces each, cut before a piece that begins a word if there is one."""
         limit, pieces = self.data.max_tokens, self.tokenizers.source.pieces(ids)
         first = 0
         while len(ids) - first > limit:

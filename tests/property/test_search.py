@@ -1,6 +1,5 @@
-"""Search against exhaustive search and against plain Python, with a model that remembers all it read."""
+"""Search against exhaustive search and plain Python, with a model that remembers all it read."""
 
-import itertools
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -11,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untold.config import DecodeConfig
-from untold.corpus.batches import collate
+from untold.corpus.batches import collate, pad_rows
 from untold.corpus.vocabulary import BOS, EOS
 from untold.decoding import Ensemble, Sentences, score_pairs, search
 from untold.models.seq2seq import Step
 
-V = 7  # four control tokens and three that can be said
-WORDS = range(4, V)
+SIZE = 7  # four control tokens and three words
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,9 @@ class Memory:
 class HistoryModel:
     """Logits by closed formula from a hash of the source and of the whole prefix."""
 
-    def __init__(self, size=V, sharpness=2.0):
+    def __init__(self, size=SIZE, sharpness=2.0):
         self.size, self.sharpness = size, sharpness
+        self.words = range(4, size)
 
     def encode(self, ids, mask):
         places = torch.arange(1, ids.shape[1] + 1)
@@ -82,25 +81,21 @@ def _weights(values, mask):
 
 
 def batch_of(sources, **given):
-    width = max(map(len, sources))
-    ids = torch.tensor([[*source, *[0] * (width - len(source))] for source in sources])
-    return Sentences(ids, ids != 0, **given)
+    return Sentences(*pad_rows([[*source, EOS] for source in sources]), **given)
 
 
 def limit_of(source, config):
-    limit = math.ceil(config.max_ratio * len(source)) + 10
+    limit = math.ceil(config.max_ratio * (len(source) + 1)) + 10
     return min(max(limit, config.min_length + 1), config.max_length)
 
 
 def next_log_probs(model, source, tokens):
     sentences = batch_of([source])
-    outputs = model(
-        sentences.source_ids, sentences.source_mask, torch.tensor([[BOS, *tokens]])
-    )
+    outputs = model(sentences.source_ids, sentences.source_mask, torch.tensor([[BOS, *tokens]]))
     return outputs.holistic[0, -1].log_softmax(-1).tolist()
 
 
-def allowed(tokens, limit, config, prefix=()):
+def allowed(words, tokens, limit, config, prefix=()):
     """The tokens that may follow, by the plain words of the documentation."""
     if len(tokens) < len(prefix):
         return [prefix[len(tokens)]]
@@ -109,7 +104,7 @@ def allowed(tokens, limit, config, prefix=()):
     size = config.no_repeat_ngram
     grams = {tokens[k : k + size] for k in range(len(tokens) - size + 1)} if size else set()
     opening = tokens[len(tokens) - size + 1 :]
-    free = [word for word in WORDS if (*opening, word) not in grams]
+    free = [word for word in words if (*opening, word) not in grams]
     return ([EOS] if len(tokens) >= config.min_length else []) + free or [EOS]
 
 
@@ -119,7 +114,7 @@ def exhaustive(model, source, config):
 
     def grow(tokens, total):
         log_probs = next_log_probs(model, source, tokens)
-        for token in allowed(tokens, limit, config):
+        for token in allowed(model.words, tokens, limit, config):
             if token == EOS:
                 penalty = ((5 + len(tokens) + 1) / 6) ** config.length_penalty
                 found.append(((total + log_probs[EOS]) / penalty, tokens))
@@ -132,32 +127,30 @@ def exhaustive(model, source, config):
 
 def plain_beam_search(model, source, config, prefix=()):
     """The search as one would explain it, one hypothesis at a time."""
-    limit = limit_of(source, config)
-    live, done, ended = [(0.0, ())], [], 0
-    while live:
+    limit, alpha = limit_of(source, config), config.length_penalty
+    live, done, room = [(0.0, ())], [], config.beam
+    while True:
         options = []
         for beam, (total, tokens) in enumerate(live):
             log_probs = next_log_probs(model, source, tokens)
-            for token in allowed(tokens, limit, config, prefix):
+            for token in allowed(model.words, tokens, limit, config, prefix):
                 options.append((-(total + log_probs[token]), beam, token))
-        options.sort()
-        penalty = ((5 + len(live[0][1]) + 1) / 6) ** config.length_penalty
-        ends = [(-cost, live[beam][1]) for cost, beam, token in options[: config.beam] if token == EOS]
-        ended += len(ends)
-        done += [(total / penalty, tokens) for total, tokens in ends]
+        best = [(-cost, live[beam][1], token) for cost, beam, token in sorted(options)[:room]]
+        penalty = ((5 + len(live[0][1]) + 1) / 6) ** alpha
+        done += [(total / penalty, tokens) for total, tokens, token in best if token == EOS]
         done = sorted(done, key=lambda pair: -pair[0])[: config.nbest]
-        going_on = [option for option in options if option[2] != EOS][: config.beam]
-        live = [(-cost, (*live[beam][1], token)) for cost, beam, token in going_on]
+        live = [(total, (*tokens, token)) for total, tokens, token in best if token != EOS]
+        room -= len(best) - len(live)
         worst = done[-1][0] if len(done) == config.nbest else -math.inf
-        reach = live[0][0] / ((5 + limit) / 6) ** config.length_penalty if live else -math.inf
-        if ended >= config.beam or reach <= worst:
-            break
-    return done
+        if not live or live[0][0] / ((5 + limit) / 6) ** alpha <= worst:
+            return done
 
 
 def same(hypotheses, expected):
     assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
-    assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-5)
+    assert [h.score for h in hypotheses] == pytest.approx(
+        [score for score, _ in expected], abs=1e-5
+    )
 
 
 sources = st.lists(st.lists(st.integers(4, 30), min_size=1, max_size=5), min_size=1, max_size=4)
@@ -166,12 +159,19 @@ alphas = st.sampled_from([0.0, 0.6, 1.0, 2.0])
 
 @settings(max_examples=20, deadline=None)
 @given(
-    batch=sources, alpha=alphas, nbest=st.integers(1, 9), shortest=st.integers(0, 2),
+    batch=sources,
+    alpha=alphas,
+    nbest=st.integers(1, 9),
+    shortest=st.integers(0, 2),
     repeats=st.integers(0, 3),
 )
 def test_a_wide_beam_is_exhaustive_search(batch, alpha, nbest, shortest, repeats):
     config = DecodeConfig(
-        beam=128, nbest=nbest, length_penalty=alpha, max_length=4, min_length=shortest,
+        beam=128,
+        nbest=nbest,
+        length_penalty=alpha,
+        max_length=4,
+        min_length=shortest,
         no_repeat_ngram=repeats,
     )
     model = HistoryModel()
@@ -181,17 +181,26 @@ def test_a_wide_beam_is_exhaustive_search(batch, alpha, nbest, shortest, repeats
 
 @settings(max_examples=30, deadline=None)
 @given(
-    batch=sources, alpha=alphas, beam=st.integers(1, 6), data=st.data(),
-    shortest=st.integers(0, 3), repeats=st.integers(0, 3), longest=st.integers(4, 12),
+    batch=sources,
+    alpha=alphas,
+    beam=st.integers(1, 6),
+    data=st.data(),
+    shortest=st.integers(0, 3),
+    repeats=st.integers(0, 3),
+    longest=st.integers(4, 12),
 )
 def test_the_search_is_the_plain_one(batch, alpha, beam, data, shortest, repeats, longest):
     config = DecodeConfig(
-        beam=beam, nbest=data.draw(st.integers(1, beam)), length_penalty=alpha,
-        max_length=longest, min_length=shortest, no_repeat_ngram=repeats,
+        beam=beam,
+        nbest=data.draw(st.integers(1, beam)),
+        length_penalty=alpha,
+        max_length=longest,
+        min_length=shortest,
+        no_repeat_ngram=repeats,
     )
-    words = st.lists(st.sampled_from(WORDS), max_size=3).map(tuple)
-    prefixes = tuple(data.draw(words) for _ in batch)
     model = HistoryModel()
+    words = st.lists(st.sampled_from(model.words), max_size=3).map(tuple)
+    prefixes = tuple(data.draw(words) for _ in batch)
     found = search(model, batch_of(batch, prefixes=prefixes), config)
     for source, prefix, hypotheses in zip(batch, prefixes, found, strict=True):
         same(hypotheses, plain_beam_search(model, source, config, prefix))
@@ -217,30 +226,17 @@ def test_reported_scores_are_what_rescoring_gives(batch, alpha, sample, members)
     config = DecodeConfig(nbest=3, max_length=9, sample=sample, length_penalty=alpha)
     models = [HistoryModel(sharpness=number + 1.0) for number in range(members)]
     model = Ensemble(models) if members > 1 else models[0]
-    for source, hypotheses in zip(
-        batch, search(model, batch_of(batch), config, attention=True), strict=True
-    ):
-        pairs = [(source, hypothesis.tokens) for hypothesis in hypotheses]
-        given_pairs = collate(pairs, range(len(pairs)))
-        # The corpus ends a source with EOS; this model was searched without it.
-        given_pairs = SimpleNamespace(
-            **vars(given_pairs)
-            | {"source": given_pairs.source[:, :-1], "source_mask": given_pairs.source_mask[:, :-1]}
-        )
-        for one, other in zip(hypotheses, _score(model, given_pairs, alpha), strict=True):
+    found = search(model, batch_of(batch), config, attention=True)
+    for source, hypotheses in zip(batch, found, strict=True):
+        pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
+        rescored = score_pairs(model, pairs, alpha, attention=True)
+        for one, other in zip(hypotheses, rescored, strict=True):
             assert one.tokens == other.tokens
             assert one.score == pytest.approx(other.score, abs=1e-5)
             assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
-            assert one.token_log_probabilities == pytest.approx(
-                other.token_log_probabilities, abs=1e-5
-            )
+            values = other.token_log_probabilities
+            assert one.token_log_probabilities == pytest.approx(values, abs=1e-5)
             torch.testing.assert_close(one.attention, other.attention)
-
-
-def _score(model, fields, alpha):
-    from untold.corpus.batches import Batch
-
-    return score_pairs(model, Batch(**vars(fields)), alpha, attention=True)
 
 
 @settings(max_examples=20, deadline=None)
@@ -259,21 +255,7 @@ def test_n_best_lists_are_sorted_and_distinct(batch, beam):
 
 def test_a_wide_vocabulary_takes_the_fast_way_to_the_same_end():
     """Long enough for the columns of the top-k; three words more than columns, to leave a rest."""
-    size = 16 * 16 * 6 + 3
-    model = HistoryModel(size=size, sharpness=9.0)
+    model = HistoryModel(size=16 * 16 * 6 + 3, sharpness=9.0)
     config = DecodeConfig(beam=4, nbest=4, max_length=6)
-    source = [5, 6, 7]
-    (found,) = search(model, batch_of([source]), config)
-    limit = itertools.count()
-    del limit
-    expected = _plain_with(size, model, source, config)
-    same(found, expected)
-
-
-def _plain_with(size, model, source, config):
-    global WORDS
-    before, WORDS = WORDS, range(4, size)
-    try:
-        return plain_beam_search(model, source, config)
-    finally:
-        WORDS = before
+    (found,) = search(model, batch_of([[5, 6, 7]]), config)
+    same(found, plain_beam_search(model, [5, 6, 7], config))

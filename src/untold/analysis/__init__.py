@@ -1,1 +1,1 @@
-"""TODO"""
+"""Figures about models and translations, as plain values."""

@@ -1,4 +1,4 @@
-"""Scores of translations against references: BLEU, chrF, TER with signatures, ROUGE for summaries."""
+"""Scores against references: BLEU, chrF and TER with signatures, ROUGE for summaries."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Text in: readers, the tokenizer, stores and batches, and the embedded synchronous grammars."""

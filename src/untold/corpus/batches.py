@@ -1,13 +1,13 @@
 """Batches by token count: similar lengths together, in an order that (seed, epoch) determines.
 
-An epoch is planned at once from the lengths alone, so a plan costs a few bytes a pair, a run resumes
-at any batch by its number, and every process can know what all the others do.
+An epoch is planned at once from the lengths alone, so a plan costs a few bytes a pair, a run
+resumes at any batch by its number, and every process can know what all the others do.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,11 +16,21 @@ from torch import Tensor
 
 from untold.corpus.vocabulary import BOS, EOS, PAD
 
-__all__ = ["Batch", "BatchPlan", "Ids", "PairStore", "collate", "pad_rows", "plan_by_length", "plan_epoch"]
+__all__ = [
+    "Batch",
+    "BatchPlan",
+    "Ids",
+    "PairStore",
+    "collate",
+    "pad_rows",
+    "plan_by_length",
+    "plan_epoch",
+]
 
 Ids = Sequence[int] | np.ndarray
 
 
+@runtime_checkable
 class PairStore(Protocol):
     """What batches need to know of a tokenised corpus."""
 

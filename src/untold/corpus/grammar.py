@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 
 from untold.corpus.grammar_checks import expand
-from untold.corpus.grammar_expansion import Plain
 from untold.corpus.grammar_notation import Notation
+from untold.corpus.grammar_plain import Plain
 from untold.corpus.grammar_reader import read_notation
 from untold.corpus.grammar_recognition import Recognizer, count_derivations
 from untold.corpus.grammar_sampling import Sample, Sampler
@@ -76,7 +76,9 @@ def load_grammar(name: str | Path) -> Grammar:
         return _packaged(name)
     if not path.is_file():
         known = ", ".join(known_grammars())
-        raise UntoldError(f"{name}: no such grammar; known: {known}, or the path of a {_SUFFIX} file")
+        raise UntoldError(
+            f"{name}: no such grammar; known: {known}, or the path of a {_SUFFIX} file"
+        )
     try:
         return parse_grammar(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 
-from untold.corpus.grammar_expansion import Expansion, Plain, Production, expand_rules, finish
+from untold.corpus.grammar_expansion import Expansion, expand_rules
 from untold.corpus.grammar_notation import Notation, Word
+from untold.corpus.grammar_plain import Plain, Production, finish
 from untold.corpus.grammar_rules import Place
 
 __all__ = ["expand"]

@@ -5,43 +5,16 @@ constituents together is written out, one production per value. What could never
 end is gone afterwards, so no sampler ever has to turn back.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
-from untold.corpus.grammar_notation import Features, Item, Notation, Rule, Slot, Variable, Word
+from untold.corpus.grammar_index import Bindings, Child, Constraints, Prepared, RuleIndex
+from untold.corpus.grammar_notation import Notation, Rule
 
-__all__ = ["Draft", "Expansion", "Plain", "Production", "Symbol", "expand_rules", "finish"]
+__all__ = ["Draft", "Expansion", "Symbol", "expand_rules"]
 
-Constraints = tuple[tuple[str, frozenset[str]], ...]
 Symbol = tuple[str, Constraints]
-Bindings = dict[str, frozenset[str]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Production:
-    """One way to rewrite a symbol; neither side ends with fewer than `size` words' room.
-
-    `size` is the larger of its own sides' words plus the sizes of its children.
-    """
-
-    children: tuple[int, ...]
-    source: tuple[Item, ...]
-    target: tuple[Item, ...]
-    weight: float
-    size: int
-    origin: int
-
-
-@dataclass(frozen=True)
-class Plain:
-    """Symbols are numbers and 0 is the start; each has a production, and `sizes` the smallest."""
-
-    names: tuple[str, ...]
-    productions: tuple[tuple[Production, ...], ...]
-    sizes: tuple[int, ...]
-    nullable: tuple[bool, ...]  # whether a symbol can have no source word
+_Uses = list[tuple[int, dict[str, int]]]  # the children that a variable stands in, and their rules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,138 +50,116 @@ class Expansion:
 def expand_rules(notation: Notation) -> Expansion:
     """Instantiate every rule that the start can reach."""
     expander = _Expander(notation)
-    expander.number((notation.start, ()))
+    expander.number(notation.start, ())
     drafts: list[list[Draft]] = []
     while len(drafts) < len(expander.symbols):  # symbols are added as they are met
         drafts.append(list(expander.rewrite(expander.symbols[len(drafts)])))
     return Expansion(expander.symbols, drafts, _sizes(drafts))
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A rule with its variables' values, those of them that tie constituents, and its words."""
-
-    rule: Rule
-    bindings: Bindings
-    ties: tuple[str, ...]
-    own: int
-
-
 class _Expander:
     def __init__(self, notation: Notation) -> None:
-        self.values = notation.features
-        self.domains = {name: frozenset(values) for name, values in notation.features.items()}
-        self.numbers: dict[Symbol, int] = {}
+        self.weights = notation.features
+        self.index = RuleIndex(notation)
         self.symbols: list[Symbol] = []
-        self.rules: dict[str, list[_Prepared]] = defaultdict(list)
-        for rule in notation.rules:
-            self.rules[rule.category].append(self._prepare(rule))
-        self.fits: dict[tuple[str, str, frozenset[str]], int] = {}
+        self.numbers: dict[Symbol, int] = {}
+        self.alike: dict[tuple[str, int, Constraints], int] = {}
 
-    def number(self, symbol: Symbol) -> int:
-        number = self.numbers.setdefault(symbol, len(self.symbols))
-        if number == len(self.symbols):
-            self.symbols.append(symbol)
+    def number(self, category: str, constraints: Constraints) -> int:
+        """The symbol's number; symbols that allow the same rules and hand on the same are one."""
+        symbol = category, constraints
+        number = self.numbers.get(symbol)
+        if number is None:
+            mask = self.index.fitting(category, constraints)
+            handed = tuple(c for c in constraints if mask & self.index.passing(category, c[0]))
+            number = self.alike.setdefault((category, mask, handed), len(self.symbols))
+            if number == len(self.symbols):
+                self.symbols.append(symbol)
+            self.numbers[symbol] = number
         return number
 
     def rewrite(self, symbol: Symbol) -> Iterator[Draft]:
         """All instances of the rules that fit the symbol, in the order of the file."""
         category, constraints = symbol
-        mask = self._fitting(category, constraints)
-        for number, prepared in enumerate(self.rules[category]):
-            if not mask >> number & 1:
+        mask = self.index.fitting(category, constraints)
+        while mask:
+            number = (mask & -mask).bit_length() - 1
+            mask &= mask - 1
+            prepared = self.index.rules[category][number]
+            if not prepared.children:
+                yield Draft(prepared.rule, number, (), 1.0, prepared.own)
                 continue
-            rule = prepared.rule
-            bound = _unify(rule.features, constraints, prepared.bindings)
-            if bound is None or not self._hopeful(rule, bound):
+            bound = _unify(prepared, constraints)
+            if bound is None:
                 continue
-            for chosen, weight in self._assign(rule, prepared.ties, bound):
-                children = tuple(
-                    self.number((child.category, self._constrain(child.features, chosen)))
-                    for child in rule.children
-                )
-                yield Draft(rule, number, children, weight, prepared.own)
+            masks = [
+                self.index.fitting(child.category, self._constrain(child, bound))
+                for child in prepared.children
+            ]
+            if all(masks):
+                yield from self._instances(prepared, number, bound, masks)
 
-    def _prepare(self, rule: Rule) -> _Prepared:
-        bindings: Bindings = dict(rule.domains)
-        uses: dict[str, int] = {}
-        for position, features in enumerate([rule.features, *(c.features for c in rule.children)]):
-            for name, term in features.items():
-                if isinstance(term, Variable):
-                    domain = self.domains[name]
-                    bindings[term.name] = bindings.get(term.name, domain) & domain
-                    uses[term.name] = uses.get(term.name, 0) + (position > 0)
-        words = [sum(isinstance(i, Word) for i in side) for side in (rule.source, rule.target)]
-        ties = tuple(name for name, count in uses.items() if count > 1)
-        return _Prepared(rule, bindings, ties, max(words))
+    def _instances(
+        self, prepared: Prepared, number: int, bound: Bindings, masks: list[int]
+    ) -> Iterator[Draft]:
+        uses = [
+            [
+                (position, self.index.by_value(child.category, feature))
+                for position, child in enumerate(prepared.children)
+                for feature, term in child.features
+                if term == variable
+            ]
+            for variable, _ in prepared.ties
+        ]
+        for values, weight in self._assign(prepared, uses, bound, masks):
+            named = {name: frozenset([v]) for (name, _), v in zip(prepared.ties, values, strict=True)}
+            chosen = bound | named
+            children = tuple(
+                [self.number(c.category, self._constrain(c, chosen)) for c in prepared.children]
+            )
+            yield Draft(prepared.rule, number, children, weight, prepared.own)
 
     def _assign(
-        self, rule: Rule, ties: tuple[str, ...], bound: Bindings
-    ) -> Iterator[tuple[Bindings, float]]:
+        self, prepared: Prepared, uses: list[_Uses], bound: Bindings, masks: list[int]
+    ) -> list[tuple[tuple[str, ...], float]]:
         """Every choice of one value per tie that leaves each child with a rule of its own."""
-        if not ties:
-            yield bound, 1.0
-            return
-        for value, weight in self._weighted(bound[ties[0]]):
-            chosen = {**bound, ties[0]: frozenset([value])}
-            if self._hopeful(rule, chosen):
-                for rest, share in self._assign(rule, ties[1:], chosen):
-                    yield rest, weight * share
+        found: list[tuple[tuple[str, ...], float, list[int]]] = [((), 1.0, masks)]
+        for (name, feature), places in zip(prepared.ties, uses, strict=True):
+            values = [(v, w) for v, w in self.weights[feature].items() if v in bound[name]]
+            found = [
+                ((*before, value), share * weight, rest)
+                for before, share, left in found
+                for value, weight in values
+                if (rest := _narrow(left, places, value)) is not None
+            ]
+        return [(values, weight) for values, weight, _ in found]
 
-    def _weighted(self, values: frozenset[str]) -> Iterable[tuple[str, float]]:
-        """Values in the order of declaration, whatever the hash seed."""
-        for domain in self.values.values():
-            if values <= domain.keys():
-                return [(value, weight) for value, weight in domain.items() if value in values]
-        return []
-
-    def _hopeful(self, rule: Rule, bound: Bindings) -> bool:
-        return all(
-            self._fitting(child.category, self._constrain(child.features, bound))
-            for child in rule.children
-        )
-
-    def _constrain(self, features: Features, bound: Bindings) -> Constraints:
+    def _constrain(self, child: Child, bound: Bindings) -> Constraints:
         """Only what constrains: a feature that may take all its values is left out."""
-        terms = []
-        for name in sorted(features):
-            term = features[name]
-            values = bound[term.name] if isinstance(term, Variable) else term
-            if values != self.domains[name]:
-                terms.append((name, values))
-        return tuple(terms)
-
-    def _fitting(self, category: str, constraints: Constraints) -> int:
-        """The rules of a category that contradict no single constraint, as bits."""
-        mask = -1
-        for name, allowed in constraints:
-            key = category, name, allowed
-            fit = self.fits.get(key)
-            if fit is None:
-                fit = self.fits[key] = self._fit(category, name, allowed)
-            mask &= fit
-        return mask & ((1 << len(self.rules[category])) - 1)
-
-    def _fit(self, category: str, name: str, allowed: frozenset[str]) -> int:
-        fit = 0
-        for number, prepared in enumerate(self.rules[category]):
-            term = prepared.rule.features.get(name)
-            values = prepared.bindings[term.name] if isinstance(term, Variable) else term
-            if values is None or not values.isdisjoint(allowed):
-                fit |= 1 << number
-        return fit
+        domains = self.index.domains
+        terms = [(f, bound[t] if isinstance(t, str) else t) for f, t in child.features]
+        return tuple([term for term in terms if term[1] != domains[term[0]]])
 
 
-def _unify(features: Features, constraints: Constraints, bindings: Bindings) -> Bindings | None:
+def _narrow(masks: list[int], places: _Uses, value: str) -> list[int] | None:
+    """The rules left to each child once a tie has this value; None where a child has none."""
+    masks = masks.copy()
+    for position, by_value in places:
+        masks[position] &= by_value[value]
+        if not masks[position]:
+            return None
+    return masks
+
+
+def _unify(prepared: Prepared, constraints: Constraints) -> Bindings | None:
     """The variables' values under the constraints from above; None where they contradict."""
-    bound = bindings
+    bound = dict(prepared.bindings)
     for name, allowed in constraints:
-        term = features.get(name)
-        if isinstance(term, Variable):
-            values = bound[term.name] & allowed
-            if not values:
+        variable = prepared.features.get(name)
+        if variable is not None:
+            bound[variable] &= allowed
+            if not bound[variable]:
                 return None
-            bound = {**bound, term.name: values}
     return bound
 
 
@@ -230,72 +181,3 @@ def _sizes(drafts: list[list[Draft]]) -> list[int | None]:
                 changed |= parents[symbol]
         waiting = changed
     return sizes
-
-
-def finish(expansion: Expansion) -> Plain:
-    """Leave out what never ends, and share each rule's weight among its instances."""
-    sizes = expansion.sizes
-    kept = [number for number, size in enumerate(sizes) if size is not None]
-    numbers = {old: new for new, old in enumerate(kept)}
-    breadth = [_breadth(choices) for choices in expansion.drafts]
-    productions = []
-    for old in kept:
-        alive = [draft for draft in expansion.drafts[old] if draft.size(sizes) is not None]
-        shares = [draft.weight * prod(breadth[c] for c in draft.children) for draft in alive]
-        totals: dict[int, float] = defaultdict(float)
-        for draft, share in zip(alive, shares, strict=True):
-            totals[draft.number] += share
-        productions.append(
-            tuple(
-                _produce(draft, numbers, sizes, share / totals[draft.number])
-                for draft, share in zip(alive, shares, strict=True)
-            )
-        )
-    names = tuple(_show(expansion.symbols[old]) for old in kept)
-    ends = tuple(size for size in sizes if size is not None)
-    return Plain(names, tuple(productions), ends, _nullable(productions))
-
-
-def _produce(
-    draft: Draft, numbers: dict[int, int], sizes: list[int | None], share: float
-) -> Production:
-    return Production(
-        children=tuple(numbers[child] for child in draft.children),
-        source=draft.rule.source,
-        target=draft.rule.target,
-        weight=draft.rule.weight * share,
-        size=draft.size(sizes) or 0,
-        origin=draft.rule.origin,
-    )
-
-
-def _breadth(choices: list[Draft]) -> float:
-    """How many entries a symbol of the lexicon chooses from; 1 for every other symbol.
-
-    Instances of a rule share its weight in this proportion, so that a word is as likely in a large
-    class as in a small one, a rare gender say.
-    """
-    if any(draft.children for draft in choices):
-        return 1.0
-    return sum(draft.rule.weight for draft in choices) or 1.0
-
-
-def _nullable(productions: list[tuple[Production, ...]]) -> tuple[bool, ...]:
-    empty = [False] * len(productions)
-    while True:
-        again = [
-            any(
-                all(isinstance(i, Slot) and empty[p.children[i.child]] for i in p.source)
-                for p in choices
-            )
-            for choices in productions
-        ]
-        if again == empty:
-            return tuple(empty)
-        empty = again
-
-
-def _show(symbol: Symbol) -> str:
-    category, constraints = symbol
-    inside = " ".join(f"{name}={','.join(sorted(values))}" for name, values in constraints)
-    return f"{category}[{inside}]" if inside else category

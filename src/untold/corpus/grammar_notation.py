@@ -24,9 +24,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Variable:
-    """A feature value that must be the same wherever its name stands in one rule."""
+    """A feature value that is the same wherever its name stands in a rule, one of `values` if any."""
 
     name: str
+    values: frozenset[str] | None = None
 
 
 Item = Word | Slot

@@ -53,7 +53,7 @@ def _statements(text: str, where: str) -> Iterator[tuple[Place, str, Lines]]:
         elif head is None:
             raise place.error("an indented line belongs to a line above it: there is none")
         else:
-            body.append((place, line.strip()))
+            body.append((place, line))
     if head is not None:
         yield *head, tuple(body)
 
@@ -94,6 +94,8 @@ class _Reader:
 
     def read(self, place: Place, line: str, body: Lines) -> None:
         word = line.split(maxsplit=1)[0]
+        if word not in ("paradigm", "words") and not word[0].isupper():
+            line = " ".join([line, *(text.strip() for _, text in body)])
         if word[0].isupper():
             for pattern in self._patterns(((place, line), *body)):
                 rule = pattern.fill({}, pattern.place)
@@ -136,24 +138,31 @@ class _Reader:
     def _header(self, name: str, count: int) -> list[str]:
         place, values = self.header.get(name, (Place(self.where, 1), []))
         if len(values) != count:
-            raise place.error(f"`{name}` needs {count} value(s), not {len(values)}: write them there")
+            raise place.error(
+                f"`{name}` needs {count} value(s), not {len(values)}: write them there"
+            )
         return values
 
     def _patterns(self, lines: Lines) -> Iterator[Pattern]:
         """Whole rules: a line with `->` first takes the left side above it, others continue."""
-        left, rules = "", list[tuple[Place, str]]()
-        for place, text in lines:
-            if _RULE_START.match(text):
+        groups: list[list[tuple[Place, str]]] = []
+        left = ""
+        for place, raw in lines:
+            text = raw.strip()
+            if _RULE_START.match(raw if "->" not in text else text):
                 left, arrow, right = text.partition("->")
-                rules += [(place, f"{left}->{right}")] if arrow else []
-            elif text.startswith("->"):
-                rules.append((place, left + text))
-            elif rules:
-                rules[-1] = (rules[-1][0], f"{rules[-1][1]} {text}")
+                groups.append([(place, f"{left}->{right}")] if arrow else [])
+            elif text.startswith("->") and groups:
+                groups[-1].append((place, left + text))
+            elif groups and groups[-1]:
+                groups[-1][-1] = (groups[-1][-1][0], f"{groups[-1][-1][1]} {text}")
             else:
                 raise place.error(f"{text!r}: write Category[features] -> source || target")
-        for place, text in rules:
-            yield parse_pattern(text, self.table, place)
+        for group in groups:
+            patterns = [parse_pattern(text, self.table, place) for place, text in group]
+            if patterns and (idle := frozenset.intersection(*(p.idle for p in patterns))):
+                raise group[0][0].error(f"{min(idle)} on the left ties nothing: use or remove it")
+            yield from patterns
 
     def _feature(self, place: Place, match: re.Match[str], _: Lines) -> None:
         values: dict[str, float] = {}
@@ -193,11 +202,13 @@ class _Reader:
             known = ", ".join(self.paradigms) or "none"
             raise place.error(f"no paradigm {match['name']}; declared above: {known}")
         shared = self.table.parse(match["features"], place)
-        for row_place, text in body:
+        for row_place, text in _rows(body):
             self.entries += 1
             self.rules += self._row(row_place, text, paradigm, shared)
 
-    def _row(self, place: Place, text: str, paradigm: _Paradigm, shared: Features) -> Iterator[Rule]:
+    def _row(
+        self, place: Place, text: str, paradigm: _Paradigm, shared: Features
+    ) -> Iterator[Rule]:
         """The rules of one entry: its forms in every pattern that has no missing form."""
         text, weight = split_weight(text)
         found = _ROW_FEATURES.search(text)
@@ -208,6 +219,18 @@ class _Reader:
             if not pattern.blanks & missing:
                 rule = _specialise(pattern.fill(forms, place), features)
                 yield replace(rule, weight=rule.weight * weight)
+
+
+def _rows(body: Lines) -> Iterator[tuple[Place, str]]:
+    """The rows of a lexicon; a line indented deeper than the first goes on with the one above."""
+    margin = min((len(raw) - len(raw.lstrip()) for _, raw in body[:1]), default=0)
+    rows: list[tuple[Place, str]] = []
+    for place, raw in body:
+        if len(raw) - len(raw.lstrip()) > margin:
+            rows[-1] = rows[-1][0], f"{rows[-1][1]} {raw.strip()}"
+        else:
+            rows.append((place, raw.strip()))
+    yield from rows
 
 
 def _cells(text: str) -> list[str]:

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-from untold.corpus.grammar_expansion import Plain, Production
 from untold.corpus.grammar_notation import Notation, Slot, Word
+from untold.corpus.grammar_plain import Plain, Production
 
 __all__ = ["Recognizer", "count_derivations"]
 
@@ -53,7 +53,9 @@ class Recognizer:
     def derives(self, source: tuple[str, ...], target: tuple[str, ...]) -> bool:
         """Whether the start derives exactly this pair, capitals and absorbed marks included."""
         sides = [
-            _Side(words, language in self.notation.capitalize, self.notation.absorb.get(language, {}))
+            _Side(
+                words, language in self.notation.capitalize, self.notation.absorb.get(language, {})
+            )
             for words, language in zip((source, target), self.notation.languages, strict=True)
         ]
         return (0, len(target)) in _Search(self, sides[0], sides[1]).spans(0, 0, len(source))
@@ -197,5 +199,7 @@ class _Search:
             if isinstance(item, Word):
                 reached = {(k, m) for k, at in reached for m in self.target.after(item.text, at)}
             else:
-                reached = {(k, m) for k, at in reached for start, m in children[item.child] if start == at}
+                reached = {
+                    (k, m) for k, at in reached for start, m in children[item.child] if start == at
+                }
         return reached

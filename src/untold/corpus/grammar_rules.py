@@ -4,7 +4,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from untold.corpus.grammar_notation import Features, Item, Reference, Rule, Slot, Term, Variable, Word
+from untold.corpus.grammar_notation import (
+    Features,
+    Item,
+    Reference,
+    Rule,
+    Slot,
+    Term,
+    Variable,
+    Word,
+)
 from untold.errors import UntoldError
 
 __all__ = ["FeatureTable", "Pattern", "Place", "parse_pattern", "split_weight"]
@@ -40,7 +49,7 @@ class FeatureTable:
     groups: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def parse(self, text: str | None, place: Place) -> Features:
-        """`case` is short for `case=?case`; `case=nom,acc` allows either."""
+        """`case` is short for `case=?case`; `nom,acc` allows either, `?c:nom,acc` narrows ?c."""
         features: dict[str, Term] = {}
         for item in (text or "[]")[1:-1].split():
             name, equals, value = item.partition("=")
@@ -48,7 +57,9 @@ class FeatureTable:
                 known = ", ".join(self.values) or "none"
                 raise place.error(f"unknown feature {name}; declared above: {known}")
             if not equals or value.startswith("?"):
-                features[name] = Variable(value[1:] or name)
+                variable, colon, values = value[1:].partition(":")
+                allowed = self.resolve(name, values.split(","), place) if colon else None
+                features[name] = Variable(variable or name, allowed)
             else:
                 features[name] = self.resolve(name, value.split(","), place)
         return features
@@ -87,17 +98,30 @@ class Pattern:
         quotes = (item for item in (*self.source, *self.target) if isinstance(item, _Quote))
         return frozenset(name for quote in quotes for name in _BLANK.findall(quote.text))
 
+    @property
+    def idle(self) -> frozenset[str]:
+        """Features on the left whose variable stands nowhere on the right."""
+        terms = [term for child in self.rule.children for term in child.features.values()]
+        used = {term.name for term in terms if isinstance(term, Variable)}
+        variables = {n: t for n, t in self.rule.features.items() if isinstance(t, Variable)}
+        return frozenset(name for name, term in variables.items() if term.name not in used)
+
     def fill(self, forms: Mapping[str, str], place: Place) -> Rule:
         """The rule with these forms, as if written at `place`."""
         source = [word for item in self.source for word in _fill(item, forms, place)]
         target = [word for item in self.target for word in _fill(item, forms, place)]
         tags = [{tag for item in side for tag in item.tags} for side in (source, target)]
-        if not (self.rule.children or tags[0] or tags[1]):
-            source, target = _tag_all(source), _tag_all(target)
-        elif odd := (tags[0] ^ tags[1]) - {_NO_PARTNER}:
+        if odd := (tags[0] ^ tags[1]) - {_NO_PARTNER}:
             raise place.error(f"tag ~{min(odd)} stands on one side only: tag words of both sides")
-        return replace(
-            self.rule, source=_settle(source), target=_settle(target), origin=place.line
+        whole = (1,) if not (self.rule.children or tags[0] or tags[1]) else None
+        return Rule(
+            self.rule.category,
+            self.rule.features,
+            self.rule.children,
+            _settle(source, whole),
+            _settle(target, whole),
+            self.rule.weight,
+            place.line,
         )
 
 
@@ -161,7 +185,8 @@ def _fill(item: _Quote | Slot, forms: Mapping[str, str], place: Place) -> Iterat
     if isinstance(item, Slot):
         yield item
         return
-    for piece in _BLANK.sub(lambda match: forms[match[1]], item.text).split():
+    text = _BLANK.sub(lambda match: forms[match[1]], item.text)
+    for piece in text.replace("_", " ").split():
         text, tilde, own = piece.partition("~")
         if not text or own.strip("0123456789,"):
             raise place.error(f"{piece!r}: a tag is a number behind a word, as in word~1")
@@ -174,14 +199,15 @@ def _tags(text: str | None) -> tuple[int, ...]:
     return tuple(int(number) for number in (text or "").split(",") if number)
 
 
-def _tag_all(side: list[Item]) -> list[Item]:
-    return [replace(item, tags=(1,)) for item in side]
+def _settle(side: list[Item], tags: tuple[int, ...] | None) -> tuple[Item, ...]:
+    """The side with `tags` for every word, or with its own tags cleared of those without partner."""
+    if tags is not None:
+        return tuple([Word(item.text, tags) for item in side if isinstance(item, Word)])
+    return tuple([_clear(item) if _NO_PARTNER in item.tags else item for item in side])
 
 
-def _settle(side: list[Item]) -> tuple[Item, ...]:
-    return tuple(
-        replace(item, tags=tuple(tag for tag in item.tags if tag != _NO_PARTNER)) for item in side
-    )
+def _clear(item: Item) -> Item:
+    return replace(item, tags=tuple(tag for tag in item.tags if tag != _NO_PARTNER))
 
 
 def split_weight(text: str) -> tuple[str, float]:

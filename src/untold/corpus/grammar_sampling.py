@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from untold.corpus.grammar_expansion import Plain, Production
 from untold.corpus.grammar_notation import Item, Notation, Slot
+from untold.corpus.grammar_plain import Plain, Production
 
 __all__ = ["Sample", "Sampler"]
 
@@ -87,32 +87,28 @@ class Sampler:
         capitalize, absorb = self.sides[side]
         words: list[str] = []
         links: Links = []
-        waiting: list[tuple[Tree, Item, tuple[int, ...]]] = []
-        _push(waiting, tree, side, ())
+        waiting = [(item, tree, ()) for item in _items(tree, side)[::-1]]
         while waiting:
-            node, item, keys = waiting.pop()
+            item, node, keys = waiting.pop()
             if item.tags:
                 keys += tuple([node[1] + tag for tag in item.tags])
             if isinstance(item, Slot):
-                _push(waiting, node[item.child + 2], side, keys)
+                node = node[item.child + 2]
+                waiting += [(item, node, keys) for item in _items(node, side)[::-1]]
                 continue
             while absorb and words and item.text in absorb.get(words[-1], ()):
                 words.pop()
                 links = [link for link in links if link[1] != len(words)]
-            if keys:
-                links += [(key, len(words)) for key in keys]
+            for key in keys:
+                links.append((key, len(words)))
             words.append(item.text)
         if capitalize and words:
             words[0] = words[0][:1].upper() + words[0][1:]
         return words, links
 
 
-def _push(
-    waiting: list[tuple[Tree, Item, tuple[int, ...]]], node: Tree, side: int, keys: tuple[int, ...]
-) -> None:
-    """Put a node's items on the stack, the first one on top."""
-    items = node[0].target if side else node[0].source
-    waiting += [(node, item, keys) for item in items[::-1]]
+def _items(node: Tree, side: int) -> tuple[Item, ...]:
+    return node[0].target if side else node[0].source
 
 
 def _join(source: Links, target: Links) -> tuple[tuple[int, int], ...]:

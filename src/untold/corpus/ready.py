@@ -1,4 +1,4 @@
-"""Lines in groups of what has arrived: large enough for batches, never waiting for more than one."""
+"""Lines in groups of what has arrived: large enough for batches, waiting for no more than one."""
 
 import queue
 import threading
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def ready_groups(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """All items in order, in lists of up to `most`; a list holds what was there when it was asked for.
+    """All items in order, in lists of up to `most` that hold what was there when asked for.
 
     So one line typed at a terminal is answered at once, and a file arrives in full groups. An error
     of the items is raised after all that came before it.

@@ -1,13 +1,15 @@
 """Text to ids and back: sentencepiece models, one for both languages or one for each.
 
 Text is taken as it is (no normalisation but the optional lower-casing of the corpus), so that
-decode(encode(text)) == text for all text whose characters the vocabulary knows; U+2581, which
-sentencepiece itself uses for a space, is the one exception and comes back as a space.
+decode(encode(text)) == text for all text whose characters the vocabulary knows. sentencepiece keeps
+three characters for itself: U+2581 comes back as a space; tab and NUL are never in a vocabulary, so
+they are unknown unless it has bytes to fall back to.
 """
 
 import hashlib
 import io
-import threading
+import itertools
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +18,7 @@ from pathlib import Path
 import sentencepiece
 
 from untold.config import TokenizerConfig
+from untold.corpus.bpe_dropout import drop_merges
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.errors import UntoldError
 
@@ -54,22 +57,34 @@ class Tokenizer:
         return self._processor.encode(_encodable(texts), num_threads=1)
 
     def encode_sampled(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """As encode, with BPE-dropout (or unigram sampling); the same seed gives the same ids."""
-        texts, ids = _encodable(texts), []
-        sentencepiece.set_random_generator_seed(seed % 2**32)
+        """As encode, with BPE-dropout; the same seed gives the same ids, in any process."""
+        dice = random.Random(seed)
+        return [
+            self._ids(drop_merges(text, self._merges, dropout, dice)) for text in _encodable(texts)
+        ]
 
-        def sample() -> None:
-            ids.extend(
-                self._processor.encode(
-                    texts, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1
-                )
-            )
+    @cached_property
+    def _merges(self) -> dict[str, float]:
+        """The score of each piece that merges can make: neither control tokens nor bytes."""
+        p = self._processor
+        ids = (i for i in range(len(self)) if not (p.is_control(i) or p.is_unknown(i)))
+        return {p.id_to_piece(i): p.get_score(i) for i in ids if not p.is_byte(i)}
 
-        # sentencepiece seeds a generator once in each thread: only a new one starts from our seed.
-        worker = threading.Thread(target=sample)
-        worker.start()
-        worker.join()
+    def _ids(self, pieces: Iterable[str]) -> list[int]:
+        """As sentencepiece has it: unknown pieces next to each other are one, or else bytes."""
+        ids: list[int] = []
+        for piece in pieces:
+            if piece in self._merges:
+                ids.append(self._processor.piece_to_id(piece))
+            elif self._has_bytes:
+                ids += [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+            elif ids[-1:] != [UNK]:
+                ids.append(UNK)
         return ids
+
+    @cached_property
+    def _has_bytes(self) -> bool:
+        return any(self._processor.is_byte(i) for i in range(len(self)))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text without control tokens, always on one line: a byte piece may not break it."""
@@ -140,10 +155,13 @@ def _both(sources: Iterable[str], targets: Iterable[str]) -> Iterable[str]:
 
 
 def _train(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
-    model = io.BytesIO()
+    model, texts = io.BytesIO(), iter(texts)
+    first = next((text for text in texts if text.strip()), None)
+    if first is None:
+        raise UntoldError("no text to learn a vocabulary from: the training data are all blank")
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(texts),
+            sentence_iterator=itertools.chain([first], texts),
             model_writer=model,
             model_type=config.kind,
             vocab_size=config.size,
@@ -174,7 +192,7 @@ def _encodable(texts: Sequence[str]) -> list[str]:
             text.encode()
         except UnicodeEncodeError as error:
             raise UntoldError(
-                f"text {number} holds a lone surrogate (U+{ord(text[error.start]):04X}) at character "
-                f"{error.start + 1}: it is not valid Unicode, remove it"
+                f"text {number} holds a lone surrogate (U+{ord(text[error.start]):04X}) at "
+                f"character {error.start + 1}: it is not valid Unicode, remove it"
             ) from None
     return list(texts)

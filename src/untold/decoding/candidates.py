@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from untold.corpus.vocabulary import EOS, PAD
+from untold.corpus.vocabulary import PAD
 
-__all__ = ["Candidates", "best_candidates", "best_tokens", "split_ends"]
+__all__ = ["Candidates", "best_candidates", "best_tokens"]
 
 COLUMN = 16  # measured: the height at which a large vocabulary is searched fastest
 
@@ -23,48 +23,45 @@ class Candidates:
     tokens: Int[Tensor, "b m"]  # PAD where it is no candidate
 
     def select(self, rows: Int[Tensor, " r"]) -> "Candidates":
-        """Those of the sentences at `rows`."""
-        if len(rows) == len(self.scores):  # rows ascend, so it is all of them
-            return self
+        """Those of the sentences at `rows`, without columns that hold no candidate of theirs."""
+        scores = self.scores[rows]
+        width = int((scores > -torch.inf).any(0).sum())
         return Candidates(
-            self.scores[rows], self.log_probs[rows], self.beams[rows], self.tokens[rows]
+            scores[:, :width],
+            self.log_probs[rows, :width],
+            self.beams[rows, :width],
+            self.tokens[rows, :width],
         )
 
-    def gather(self, places: Int[Tensor, "b k"]) -> "Candidates":
-        """Those at `places` of each sentence."""
+    def without(self, gone: Bool[Tensor, "b m"]) -> "Candidates":
+        """Those that are not gone, in their order; what is no candidate comes last."""
+        scores = self.scores.masked_fill(gone, -torch.inf)
+        order = (scores == -torch.inf).byte().sort(dim=1, stable=True).indices
         return Candidates(
-            self.scores.gather(1, places),
-            self.log_probs.gather(1, places),
-            self.beams.gather(1, places),
-            self.tokens.gather(1, places),
+            scores.gather(1, order),
+            self.log_probs.gather(1, order),
+            self.beams.gather(1, order),
+            self.tokens.masked_fill(gone, PAD).gather(1, order),
         )
 
 
 def best_candidates(
-    log_probs: Float[Tensor, "b n v"], scores: Float64[Tensor, "b n"], beam: int
+    log_probs: Float[Tensor, "b n v"], scores: Float64[Tensor, "b n"], room: Int[Tensor, " b"]
 ) -> Candidates:
-    """The best 2 `beam` of all continuations: one EOS a beam at most, so `beam` others at least."""
-    values, tokens = best_tokens(log_probs, beam + 1)
-    width = values.shape[-1]
-    totals = scores[..., None] + values
-    totals, order = totals.flatten(1).sort(dim=1, descending=True, stable=True)
-    totals, order = totals[:, : 2 * beam], order[:, : 2 * beam]
-    found = Candidates(
+    """The best continuations of all beams, as many as each sentence has `room` for."""
+    most = int(room.max())
+    values, tokens = best_tokens(log_probs, most)
+    totals = (scores[..., None] + values).flatten(1)
+    totals, order = totals.sort(dim=1, descending=True, stable=True)
+    totals, order = totals[:, :most], order[:, :most]
+    beyond = torch.arange(totals.shape[1], device=room.device) >= room[:, None]
+    totals = totals.masked_fill(beyond, -torch.inf)
+    return Candidates(
         totals,
         values.flatten(1).gather(1, order),
-        order // width,
+        order // values.shape[-1],
         tokens.flatten(1).gather(1, order).masked_fill(totals == -torch.inf, PAD),
     )
-    return _widened(found, 2 * beam)
-
-
-def split_ends(candidates: Candidates, beam: int) -> tuple[Bool[Tensor, "b m"], Candidates]:
-    """(which of the candidates end among the best `beam`, the best `beam` that go on)."""
-    is_end = candidates.tokens == EOS
-    going_on = is_end.byte().sort(dim=1, stable=True).indices[:, :beam]
-    ends = is_end & (candidates.scores > -torch.inf)
-    ends[:, beam:] = False
-    return ends, candidates.gather(going_on)
 
 
 def best_tokens(
@@ -104,17 +101,3 @@ def _top(
     tokens = torch.cat([tokens, rest.expand(*tokens.shape[:-1], -1)], dim=-1)
     values, places = log_probs.gather(-1, tokens).topk(count)
     return values, tokens.gather(-1, places)
-
-
-def _widened(candidates: Candidates, width: int) -> Candidates:
-    """Filled up with what is no candidate, where there are fewer."""
-    missing = (0, width - candidates.scores.shape[1])
-    if not missing[1]:
-        return candidates
-    pad = torch.nn.functional.pad
-    return Candidates(
-        pad(candidates.scores, missing, value=-torch.inf),
-        pad(candidates.log_probs, missing, value=-torch.inf),
-        pad(candidates.beams, missing),
-        pad(candidates.tokens, missing, value=PAD),
-    )

@@ -6,7 +6,7 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import EOS, PAD
+from untold.corpus.vocabulary import EOS
 from untold.decoding.candidates import Candidates, best_tokens
 from untold.decoding.hypothesis import Hypothesis
 from untold.decoding.live import Live, predict
@@ -25,20 +25,22 @@ def sample(
 
     Scores are those of the model itself, without temperature and truncation.
     """
-    live = Live.begin(model, sentences, config, config.nbest)
+    samples = sentences.repeated(config.nbest)
+    live = Live.begin(model, samples, config, 1)
     limits = live.rules.limits
-    chances = uniforms(sentences, config, limits).to(limits.device)
-    pool, trace = Pool(sentences, config.nbest), Trace(live.last.flatten())
-    while len(live.numbers):
-        log_probs, state = predict(model, live, trace, sentences, attention=attention)
-        tokens = draw(log_probs, chances[live.numbers, :, trace.length], config)
-        drawn = _continuations(log_probs, tokens, live)
-        ending = drawn.tokens == EOS
-        pool.add(live.numbers, live.ends(drawn, ending, trace.length, config.length_penalty))
-        drawn = _without(drawn, ending)
-        still = (drawn.scores > -torch.inf).any(1).nonzero().flatten()
+    chances = uniforms(samples, config, limits).to(limits.device)
+    pool, trace = Pool(samples, 1), Trace(live.last.flatten())
+    while True:
+        log_probs, state = predict(model, live, trace, samples, attention=attention)
+        tokens = draw(log_probs, chances[live.numbers, trace.length, None], config)
+        drawn = _continued(live, log_probs, tokens)
+        ending = tokens == EOS
+        if bool(ending.any()):
+            pool.add(live.numbers, live.ends(drawn, ending, trace.length, config.length_penalty))
+        still = (~ending & (drawn.scores > -torch.inf)).flatten().nonzero().flatten()
+        if not len(still):
+            return _grouped(pool.hypotheses(trace, limits), config.nbest)
         live = live.advance(state, drawn, still, trace)
-    return pool.hypotheses(trace, limits)
 
 
 def draw(
@@ -76,36 +78,27 @@ def truncate(
 
 
 def uniforms(
-    sentences: Sentences, config: DecodeConfig, limits: Int[Tensor, " b"]
-) -> Float64[Tensor, "b n t"]:
-    """Chances for every sentence, sample and step, each sample with a generator of its own."""
-    chances = torch.zeros(len(sentences), config.nbest, int(limits.max()), dtype=torch.float64)
-    for position, limit in enumerate(limits.tolist()):
-        for number in range(config.nbest):
-            key = (config.seed, sentences.index(position), number)
-            seed = int(np.random.SeedSequence(key).generate_state(1)[0])
-            generator = torch.Generator().manual_seed(seed)
-            chances[position, number, :limit] = torch.rand(
-                limit, generator=generator, dtype=torch.float64
-            )
+    samples: Sentences, config: DecodeConfig, limits: Int[Tensor, " b"]
+) -> Float64[Tensor, "b t"]:
+    """Chances for every step of every sample; its generator is seeded by (seed, index, sample)."""
+    chances = torch.zeros(len(samples), int(limits.max()), dtype=torch.float64)
+    for row, limit in enumerate(limits.tolist()):
+        key = (config.seed, samples.index(row), row % config.nbest)
+        seed = int(np.random.SeedSequence(key).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(seed)
+        chances[row, :limit] = torch.rand(limit, generator=generator, dtype=torch.float64)
     return chances
 
 
-def _continuations(
-    log_probs: Float[Tensor, "b n v"], tokens: Int[Tensor, "b n"], live: Live
+def _continued(
+    live: Live, log_probs: Float[Tensor, "b 1 v"], tokens: Int[Tensor, "b 1"]
 ) -> Candidates:
-    """Every hypothesis with its token; those that had ended stay at -inf."""
     values = log_probs.gather(-1, tokens[..., None]).squeeze(-1)
-    beams = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
-    return _without(
-        Candidates(live.scores + values, values, beams, tokens), live.scores == -torch.inf
-    )
+    return Candidates(live.scores + values, values, torch.zeros_like(tokens), tokens)
 
 
-def _without(drawn: Candidates, gone: Tensor) -> Candidates:
-    return Candidates(
-        drawn.scores.masked_fill(gone, -torch.inf),
-        drawn.log_probs,
-        drawn.beams,
-        drawn.tokens.masked_fill(gone, PAD),
-    )
+def _grouped(found: list[list[Hypothesis]], size: int) -> list[list[Hypothesis]]:
+    """The samples of each sentence, best first."""
+    samples = [hypothesis for (hypothesis,) in found]
+    groups = (samples[first : first + size] for first in range(0, len(samples), size))
+    return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in groups]

@@ -29,7 +29,10 @@ class Searchable(Protocol):
     def step(
         self, source: Any, last: Int[Tensor, "b n"], state: Any, *, attention: bool = False
     ) -> Step:
-        """Scores of the token after `last`; n may differ from step to step, as the rows do."""
+        """Scores of the token after `last`; b and n may differ from one step to the next.
+
+        The search overwrites the logits.
+        """
         ...
 
 

@@ -38,6 +38,18 @@ class Sentences:
     def __len__(self) -> int:
         return self.source_ids.shape[0]
 
+    def repeated(self, times: int) -> "Sentences":
+        """Each sentence so many times, one beside the other."""
+        prefixes = self.prefixes
+        if prefixes is not None:
+            prefixes = tuple(prefix for prefix in prefixes for _ in range(times))
+        return Sentences(
+            self.source_ids.repeat_interleave(times, 0),
+            self.source_mask.repeat_interleave(times, 0),
+            prefixes,
+            tuple(self.index(row // times) for row in range(times * len(self))),
+        )
+
     def index(self, position: int) -> int:
         """The number a sentence is known by: its own, or else its place in the batch."""
         return position if self.indices is None else self.indices[position]

@@ -1,8 +1,8 @@
 """The way back from a finished hypothesis to the start, and all that was seen along it.
 
 A search only ever appends here: nothing is reordered when beams change places. Row r of step s came
-from row parents[r] of step s-1, also where sentences have left the batch, so that one walk back over
-the steps recovers any number of hypotheses at once.
+from row parents[r] of step s-1, also where sentences have left the batch, so that one walk back
+over the steps recovers any number of hypotheses at once.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Backbones behind one interface, the wiring around them, and their files."""

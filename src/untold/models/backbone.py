@@ -5,15 +5,15 @@
     start(source, beams)           -> state        an empty decoder memory
     step(source, last, state)      -> Decoded, state   one more position, from the cache
 
-Decoding lays hypotheses out as (b, n): n beams of each of b sentences. A backbone sees the n beams of
-a sentence as n queries over one Source, so that nothing of the source is ever copied n times.
+Decoding lays hypotheses out as (b, n): n beams of each of b sentences. A backbone sees the n beams
+of a sentence as n queries over one Source, so that nothing of the source is ever copied n times.
 Memory is a value: `step` returns a new state, and `state.select(rows)` is the one way in which a
 search reorders or drops hypotheses; rows index the flattened (b n) hypotheses.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ __all__ = ["Backbone", "Decoded", "DecoderState", "Source"]
 
 @dataclass(frozen=True)
 class Source:
-    """An encoded batch: everything about the source that no decoding step needs to compute again."""
+    """An encoded batch: all about the source that no decoding step needs to compute again."""
 
     states: Float[Tensor, "b i d"]
     mask: Bool[Tensor, "b i"]  # True = real token
@@ -48,10 +48,11 @@ class Decoded:
     attention: Float[Tensor, "b t i"] | None = None
 
 
+@runtime_checkable
 class DecoderState(Protocol):
     """What a decoder remembers of each hypothesis. Immutable."""
 
-    def select(self, rows: Int[Tensor, " r"]) -> Self:
+    def select(self, rows: Int[Tensor, " r"]) -> "DecoderState":
         """The memory of the hypotheses at `rows` of the flattened (b n)."""
         ...
 
@@ -77,7 +78,12 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def step(
-        self, source: Source, last: Int[Tensor, "b n"], state: DecoderState, *, attention: bool = False
+        self,
+        source: Source,
+        last: Int[Tensor, "b n"],
+        state: DecoderState,
+        *,
+        attention: bool = False,
     ) -> tuple[Decoded, DecoderState]:
         """Read one more token of every hypothesis; the beams lie on the t axis of Decoded."""
 

@@ -23,9 +23,10 @@ __all__ = [
     "BEST",
     "CHECKPOINTS",
     "TrainedModel",
-    "find_model",
     "fill_model_directory",
+    "find_model",
     "load_model",
+    "load_weights",
     "named_weights",
     "read_tensors",
     "save_model",
@@ -76,7 +77,7 @@ def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
     sizes = (len(tokenizers.source), len(tokenizers.target))
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
         model = build_model(config.model, sizes, shared=tokenizers.joint)
-    _fill(model, read_tensors(directory / WEIGHTS), directory)
+    load_weights(model, directory)
     return TrainedModel(model.to(device).eval(), config, tokenizers)
 
 
@@ -97,7 +98,9 @@ def find_model(path: Path) -> Path:
             return complete[-1]
     if not path.exists():
         raise UntoldError(f"{path}: no such model")
-    raise UntoldError(f"{path}: holds neither a model ({MANIFEST}) nor a training run's checkpoints")
+    raise UntoldError(
+        f"{path}: holds neither a model ({MANIFEST}) nor a training run's checkpoints"
+    )
 
 
 def step_directories(parent: Path) -> list[Path]:
@@ -105,8 +108,9 @@ def step_directories(parent: Path) -> list[Path]:
     return sorted(parent.glob("step-*"), key=lambda path: (len(path.name), path.name))
 
 
-def _fill(model: Seq2Seq, tensors: dict[str, Tensor], directory: Path) -> None:
-    parameters = dict(model.named_parameters())
+def load_weights(model: Seq2Seq, directory: Path) -> None:
+    """Fill a model with the weights of a directory, which must be exactly its own."""
+    tensors, parameters = read_tensors(directory / WEIGHTS), dict(model.named_parameters())
     if missing := parameters.keys() - tensors.keys():
         raise UntoldError(f"{directory}: {WEIGHTS} lacks {sorted(missing)[0]}")
     if extra := tensors.keys() - parameters.keys():

@@ -67,7 +67,12 @@ class Seq2Seq(nn.Module):
         return self.backbone.start(source, beams)
 
     def step(
-        self, source: Source, last: Int[Tensor, "b n"], state: DecoderState, *, attention: bool = False
+        self,
+        source: Source,
+        last: Int[Tensor, "b n"],
+        state: DecoderState,
+        *,
+        attention: bool = False,
     ) -> Step:
         """Scores of every hypothesis's next token after reading `last`."""
         decoded, state = self.backbone.step(source, last, state, attention=attention)

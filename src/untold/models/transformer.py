@@ -75,7 +75,10 @@ class Transformer(Backbone):
         for number, layer in enumerate(self.decoder):
             x = x + layer.dropout(layer.self_attention(layer.self_norm(x), None, causal=True))
             x, weights_here = layer.look_up(
-                x, source.memory[number], wanted, explain=attention and number == self.aligning_layer
+                x,
+                source.memory[number],
+                wanted,
+                explain=attention and number == self.aligning_layer,
             )
             weights = weights_here if weights is None else weights
             x = layer.transform(x)
@@ -92,7 +95,12 @@ class Transformer(Backbone):
         )
 
     def step(
-        self, source: Source, last: Int[Tensor, "b n"], state: DecoderState, *, attention: bool = False
+        self,
+        source: Source,
+        last: Int[Tensor, "b n"],
+        state: DecoderState,
+        *,
+        attention: bool = False,
     ) -> tuple[Decoded, TransformerState]:
         """One more token of each hypothesis; the n beams of a sentence share its keys and values."""
         assert isinstance(state, TransformerState)
@@ -104,7 +112,10 @@ class Transformer(Backbone):
             layers.append(cache)
             x = (x + context).view(b, n, -1)
             x, weights_here = layer.look_up(
-                x, source.memory[number], wanted, explain=attention and number == self.aligning_layer
+                x,
+                source.memory[number],
+                wanted,
+                explain=attention and number == self.aligning_layer,
             )
             weights = weights_here if weights is None else weights
             x = layer.transform(x).view(b * n, 1, -1)

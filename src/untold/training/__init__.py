@@ -1,1 +1,1 @@
-"""TODO"""
+"""From a configuration to a trained model: data, objective, loop, checkpoints."""

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from untold.durable import is_complete, new_directory, verify_directory
+from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
 from untold.models.files import (
     BEST,
@@ -53,26 +53,31 @@ class Checkpoints:
         self,
         trained: TrainedModel,
         optimizer: torch.optim.Optimizer,
-        progress: Progress,
         facts: dict[str, Any],
+        progress: Progress,
     ) -> None:
-        """Write a checkpoint unless it exists, then remove all but the newest few."""
-        _refuse_non_finite(trained, progress)
+        """Write a checkpoint, then remove all but the newest few up to it.
+
+        Later ones, if any, are damaged and were passed over: they count for nothing, and stay
+        until the run comes to their step again.
+        """
+        memory = _optimizer_tensors(trained.model, optimizer)
+        _refuse_non_finite(dict(trained.model.named_parameters()) | memory, progress.step)
         path = self.run / CHECKPOINTS / _name(progress.step)
-        if is_complete(path):
-            return
         with new_directory(path, replace=True) as directory:
             fill_model_directory(directory, trained)
-            save_file(_optimizer_tensors(trained.model, optimizer), directory / OPTIMIZER)
+            save_file(memory, directory / OPTIMIZER)
             document = {"progress": progress.as_json(), "facts": facts}
             (directory / PROGRESS).write_text(json.dumps(document, indent=1) + "\n")
-        _remove_all_but(step_directories(self.run / CHECKPOINTS), self.keep)
+        written = step_directories(self.run / CHECKPOINTS)
+        _remove(written[: written.index(path) + 1][: -self.keep])
 
     def save_best(self, trained: TrainedModel, progress: Progress) -> None:
         """Write the best model; the one before it goes only when the new one is whole."""
-        _refuse_non_finite(trained, progress)
-        save_model(self.run / BEST / _name(progress.step), trained, replace=True)
-        _remove_all_but(step_directories(self.run / BEST), 1)
+        _refuse_non_finite(dict(trained.model.named_parameters()), progress.step)
+        path = self.run / BEST / _name(progress.step)
+        save_model(path, trained, replace=True)
+        _remove([other for other in step_directories(self.run / BEST) if other != path])
 
     def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are named and passed over."""
@@ -88,15 +93,12 @@ def restore_optimizer(
     directory: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
     """Put back the optimizer's memory, tensor by tensor."""
-    tensors = read_tensors(directory / OPTIMIZER)
-    for name, parameter in model.named_parameters():
-        state = {
-            key.split("/", 1)[0]: value.to("cpu" if key.startswith("step/") else parameter.device)
-            for key, value in tensors.items()
-            if key.split("/", 1)[1] == name
-        }
-        if state:
-            optimizer.state[parameter] = state
+    parameters = dict(model.named_parameters())
+    for key, value in read_tensors(directory / OPTIMIZER).items():
+        kind, _, name = key.partition("/")
+        if name not in parameters or value.shape not in (parameters[name].shape, ()):
+            raise UntoldError(f"{directory}: {OPTIMIZER} has {key}, which does not fit the model")
+        optimizer.state[parameters[name]][kind] = value.to(parameters[name].device)
 
 
 def _optimizer_tensors(
@@ -118,17 +120,17 @@ def _read(directory: Path) -> Checkpoint:
         raise UntoldError(f"{directory}: {PROGRESS} cannot be used: {error}") from None
 
 
-def _refuse_non_finite(trained: TrainedModel, progress: Progress) -> None:
-    for name, parameter in trained.model.named_parameters():
-        if not bool(torch.isfinite(parameter).all()):
+def _refuse_non_finite(tensors: dict[str, Tensor], step: int) -> None:
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
             raise UntoldError(
-                f"step {progress.step}: {name} is no longer finite, so nothing was written; resume "
-                "from the last checkpoint with a lower train.learning_rate"
+                f"step {step}: {name} is no longer finite, so nothing was written; resume from the "
+                "last checkpoint with a lower train.learning_rate and --allow-changed"
             )
 
 
-def _remove_all_but(directories: list[Path], keep: int) -> None:
-    for directory in directories[:-keep]:
+def _remove(directories: list[Path]) -> None:
+    for directory in directories:
         shutil.rmtree(directory, ignore_errors=True)
 
 

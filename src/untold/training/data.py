@@ -32,7 +32,7 @@ class TrainingData:
 
 
 def prepare_tokenizers(config: Config, run: Path) -> Tokenizers:
-    """The run's tokenizers: those it already has if they fit, else learnt from its training data."""
+    """The run's tokenizers: those it has if they fit, else learnt from its training data."""
     directory = run / "tokenizer"
     root = Path(config.data.root)
     if not config.data.train:

@@ -5,12 +5,11 @@ over: so a resumed run repeats an uninterrupted one bit for bit, and two process
 update drop out the same values as one process that makes it alone.
 """
 
+import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FrameType
 
 import numpy as np
 import torch
@@ -18,41 +17,39 @@ import torch
 from untold.corpus.batches import Batch, BatchPlan, Ids, PairStore, plan_epoch
 from untold.errors import UntoldError
 from untold.models.files import TrainedModel
-from untold.training.checkpoints import Checkpoints
+from untold.training.interruption import Interrupted
+from untold.training.meter import Meter, Update
 from untold.training.objective import PARTS, objective
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.reporter import Reporter
 from untold.training.schedules import learning_rate
 from untold.training.world import World
 
-__all__ = ["Interrupted", "Trainer", "make_optimizer", "stop_signals"]
+__all__ = ["Hooks", "Setting", "Trainer", "make_optimizer"]
+
+_SHOWN = 8  # places named in one message
 
 
-@dataclass
-class Interrupted:
-    """Set by the first SIGTERM or SIGINT: the signal's number, else zero."""
-
-    signal: int = 0
+def _nothing(_: Progress) -> None:
+    """The hook of a process that writes nothing."""
 
 
-@contextmanager
-def stop_signals() -> Iterator[Interrupted]:
-    """Note the first signal, so that the run can end after a whole update; let a second one kill."""
-    interrupted = Interrupted()
+@dataclass(frozen=True)
+class Hooks:
+    """What a run does between its updates; `validate` is called in the first process alone."""
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        interrupted.signal = number
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+    validate: Callable[[], Validation] | None = None
+    save: Callable[[Progress], None] = _nothing
+    save_best: Callable[[Progress], None] = _nothing
 
-    before = {kind: signal.getsignal(kind) for kind in (signal.SIGTERM, signal.SIGINT)}
-    for kind in before:
-        signal.signal(kind, note)
-    try:
-        yield interrupted
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+
+@dataclass(frozen=True)
+class Setting:
+    """What surrounds a run: its processes, whom it talks to, and whether it is to stop."""
+
+    world: World
+    reporter: Reporter
+    interrupted: Interrupted
 
 
 def make_optimizer(trained: TrainedModel) -> torch.optim.Optimizer:
@@ -69,16 +66,6 @@ def make_optimizer(trained: TrainedModel) -> torch.optim.Optimizer:
     )
 
 
-@dataclass(frozen=True)
-class _Update:
-    """What one update did, summed over all processes."""
-
-    norm: float
-    tokens: int
-    parts: dict[str, float]
-    stop: bool
-
-
 class Trainer:
     """Trains one model on one store of pairs; `run` returns when it is over or interrupted."""
 
@@ -87,86 +74,100 @@ class Trainer:
         trained: TrainedModel,
         optimizer: torch.optim.Optimizer,
         store: PairStore,
-        world: World,
-        reporter: Reporter,
+        setting: Setting,
+        hooks: Hooks,
     ) -> None:
         self.trained = trained
         self.model = trained.model
         self.config = trained.config.train
         self.optimizer = optimizer
         self.store = store
-        self.world = world
-        self.reporter = reporter
+        self.world, self.reporter = setting.world, setting.reporter
+        self.interrupted = setting.interrupted
+        self.hooks = hooks
         self.device = next(trained.model.parameters()).device
-        self.validate: Callable[[], Validation] | None = None
-        self.save: Callable[[Progress], None] = lambda progress: None
-        self.save_best: Callable[[Progress], None] = lambda progress: None
         self._plan: tuple[int, BatchPlan] | None = None
 
-    def run(self, progress: Progress, interrupted: Interrupted) -> Progress:
+    def run(self, progress: Progress) -> Progress:
         """Update until the run is over; validate, save and report on the way."""
-        meter = _Meter(self.world, self.device)
+        if self._is_validation_due(progress):  # put off when the run was interrupted
+            progress = self._validate(progress)
+            self.hooks.save(progress)
+        meter = Meter(self.world, self.device)
         while not is_over(progress, self.config):
             began = time.perf_counter()
-            update, progress = self._advance(progress, interrupted)
+            update, progress = self._advance(progress)
             seconds = time.perf_counter() - began
-            progress = replace(
-                progress, tokens=progress.tokens + update.tokens, seconds=progress.seconds + seconds
-            )
+            progress = replace(progress, seconds=progress.seconds + seconds)
             meter.add(update, seconds)
             self.reporter.step(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
-            if progress.step % self.config.validate_every == 0:
-                progress = self._validate(progress)
-            if progress.step % self.config.save_every == 0 or update.stop:
-                self.save(progress)
-            if update.stop:
+            if update.stop:  # saved at once: who asks a run to stop does not wait for a validation
+                self.hooks.save(progress)
                 return progress
-        if progress.validated < progress.step:
-            progress = self._validate(progress)
-        self.save(progress)
+            if self._is_validation_due(progress):
+                progress = self._validate(progress)
+            if progress.step % self.config.save_every == 0 or is_over(progress, self.config):
+                self.hooks.save(progress)
         return progress
 
-    def _advance(self, progress: Progress, interrupted: Interrupted) -> tuple[_Update, Progress]:
-        plan = self._epoch_plan(progress.epoch)
-        last = min(progress.batch + self.config.accumulate, len(plan))
-        step = progress.step + 1
-        batches = list(self._own_batches(plan, range(progress.batch, last), progress.epoch))
-        update = self._update(step, batches, progress, interrupted)
-        finite = bool(np.isfinite(update.norm))
-        progress = replace(progress, step=step, batch=last, skipped=0 if finite else progress.skipped + 1)
-        if not finite:
-            self._note_skipped(progress, [batch for _, batch in batches])
-        if last == len(plan):
+    def _advance(self, progress: Progress) -> tuple[Update, Progress]:
+        progress, plan = self._place(progress)
+        numbers = range(progress.batch, min(progress.batch + self.config.accumulate, len(plan)))
+        progress = replace(progress, step=progress.step + 1)
+        update = self._update(progress, self._own_batches(plan, numbers, progress.epoch))
+        progress = replace(
+            progress,
+            batch=numbers.stop,
+            tokens=progress.tokens + update.tokens,
+            skipped=0 if update.is_finite else progress.skipped + 1,
+        )
+        if not update.is_finite:
+            self._note_skipped(progress, update, [plan.indices(number) for number in numbers])
+        if numbers.stop == len(plan):
             progress = replace(progress, epoch=progress.epoch + 1, batch=0)
         return update, progress
 
-    def _update(
-        self, step: int, batches: list[tuple[int, Batch]], progress: Progress, interrupted: Interrupted
-    ) -> _Update:
+    def _place(self, progress: Progress) -> tuple[Progress, BatchPlan]:
+        """The epoch to read from, and its plan."""
+        plan = self._epoch_plan(progress.epoch)
+        if progress.batch < len(plan):
+            return progress, plan
+        # The epoch has become shorter since the checkpoint: a resumed run was allowed to change.
+        progress = replace(progress, epoch=progress.epoch + 1, batch=0)
+        return progress, self._epoch_plan(progress.epoch)
+
+    def _update(self, progress: Progress, batches: list[tuple[int, Batch]]) -> Update:
         """One optimizer step on the mean loss per target token of the whole effective batch."""
         self.model.train()
-        own = sum(batch.target_tokens for _, batch in batches)
-        tokens, stop = self.world.total([own, float(interrupted.signal != 0)], self.device)
+        own, told = sum(batch.target_tokens for _, batch in batches), self.interrupted.signal != 0
+        tokens, stop = self.world.total([float(own), float(told)], self.device)
+        if stop and not told:  # another process was
+            self.interrupted.signal = signal.SIGTERM
         self.optimizer.zero_grad(set_to_none=True)
-        parts = dict.fromkeys(PARTS, 0.0)
+        sums, suspects = dict.fromkeys(PARTS, 0.0), []
         for position, batch in batches:
-            torch.manual_seed(_seed(self.config.seed, step, position))
-            with torch.autocast(
-                self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"
-            ):
-                losses = objective(self.model, batch.to(self.device), self.config)
-            (losses.total / tokens).backward()
-            for name, value in losses.parts.items():
-                parts[name] += float(value)
+            parts = self._backward(batch, tokens, _seed(self.config.seed, progress.step, position))
+            sums = {name: sums[name] + parts[name] for name in PARTS}
+            if not all(math.isfinite(value) for value in parts.values()):
+                suspects.append(position)
         self.world.sum_gradients(p for p in self.model.parameters() if p.requires_grad)
         norm = self._clip()
-        if np.isfinite(norm):
+        if math.isfinite(norm):
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.config, step, progress.reductions)
+                group["lr"] = learning_rate(self.config, progress.step, progress.reductions)
             self.optimizer.step()
-        return _Update(norm, int(tokens), parts, stop > 0)
+        return Update(norm, int(tokens), sums, stop > 0, tuple(suspects))
+
+    def _backward(self, batch: Batch, tokens: float, seed: int) -> dict[str, float]:
+        """Add one batch's share of the gradient; returns the figures of its losses."""
+        torch.manual_seed(seed)
+        bf16 = self.config.precision == "bf16"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
+            losses = objective(self.model, batch.to(self.device), self.config)
+        (losses.total / tokens).backward()
+        return {name: float(value) for name, value in losses.parts.items()}
 
     def _clip(self) -> float:
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
@@ -175,15 +176,15 @@ class Trainer:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip, norm)
         return float(norm)
 
-    def _own_batches(
-        self, plan: BatchPlan, numbers: range, epoch: int
-    ) -> Iterator[tuple[int, Batch]]:
+    def _own_batches(self, plan: BatchPlan, numbers: range, epoch: int) -> list[tuple[int, Batch]]:
         """This process's share of an update: every size-th batch, with its place in the update."""
+        batches = []
         for position in range(self.world.rank, len(numbers), self.world.size):
             pairs = plan.read(self.store, numbers[position])
             if self.trained.config.tokenizer.dropout:
                 pairs = self._resample(pairs, _seed(self.config.seed, epoch, numbers[position]))
-            yield position, plan.batch(pairs, numbers[position])
+            batches.append((position, plan.batch(pairs, numbers[position])))
+        return batches
 
     def _resample(self, pairs: list[tuple[Ids, Ids]], seed: int) -> list[tuple[Ids, Ids]]:
         """Cut the words of the pairs anew, with BPE-dropout."""
@@ -200,62 +201,49 @@ class Trainer:
             self._plan = (epoch, plan)
         return self._plan[1]
 
+    def _is_validation_due(self, progress: Progress) -> bool:
+        due = progress.step % self.config.validate_every == 0 or is_over(progress, self.config)
+        return due and progress.validated < progress.step
+
     def _validate(self, progress: Progress) -> Progress:
-        if self.validate is None:
+        if self.hooks.validate is None:
             return replace(progress, validated=progress.step)
         self.model.eval()
-        validation = self.world.share(self.validate() if self.world.is_first else None)
+        validation = self.world.share(self.hooks.validate() if self.world.is_first else None)
         progress, is_best = after_validation(progress, validation, self.config)
-        figures = {"loss": validation.loss, "bleu": validation.bleu, "best_step": progress.best_step}
+        figures = {
+            "loss": validation.loss,
+            "bleu": validation.bleu,
+            "best_step": progress.best_step,
+        }
         self.reporter.metrics("valid", progress.step, figures)
         if is_best:
-            self.save_best(progress)
+            self.hooks.save_best(progress)
         return progress
 
-    def _log(self, progress: Progress, meter: "_Meter") -> None:
+    def _log(self, progress: Progress, meter: Meter) -> None:
         rate = learning_rate(self.config, progress.step, progress.reductions)
         figures = meter.figures() | {"rate": rate, "epoch": progress.epoch}
         self.reporter.metrics("train", progress.step, figures)
 
-    def _note_skipped(self, progress: Progress, batches: list[Batch]) -> None:
-        places = [self.store.where(int(index)) for batch in batches for index in batch.indices]
-        shown = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")
-        message = f"step {progress.step}: the gradient is not finite; skipped the pairs at {shown}"
+    def _note_skipped(self, progress: Progress, update: Update, rows: list[np.ndarray]) -> None:
+        """Name the pairs whose loss is not finite; all of the update's, if each loss is."""
+        flags = self.world.total(
+            [float(k in update.suspects) for k in range(len(rows))], self.device
+        )
+        named = [row for row, flag in zip(rows, flags, strict=True) if flag] or rows
+        places = [self.store.where(int(index)) for row in named for index in row]
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        message = (
+            f"step {progress.step}: the gradient is not finite; skipped the pairs at "
+            f"{', '.join(places[:_SHOWN])}{more}"
+        )
         self.reporter.say(message)
         if progress.skipped >= self.config.max_skipped:
             raise UntoldError(
-                f"{message}; {progress.skipped} such updates in a row: look at these lines, lower "
-                "train.learning_rate, or set train.clip"
+                f"{message}; {progress.skipped} such updates in a row: look at these lines, or "
+                "resume with a lower train.learning_rate or train.clip and --allow-changed"
             )
-
-
-class _Meter:
-    """Sums between two log lines."""
-
-    def __init__(self, world: World, device: torch.device) -> None:
-        self._world, self._device = world, device
-        self._clear()
-
-    def add(self, update: _Update, seconds: float) -> None:
-        self._tokens += update.tokens
-        self._seconds += seconds
-        self._norm = update.norm
-        for name, value in update.parts.items():
-            self._parts[name] += value
-
-    def figures(self) -> dict[str, float | int | None]:
-        """Means per target token, and the speed, since the last call."""
-        sums = self._world.total([self._parts[name] for name in PARTS], self._device)
-        figures: dict[str, float | int | None] = {
-            name: value / self._tokens for name, value in zip(PARTS, sums, strict=True)
-        }
-        figures |= {"norm": self._norm, "tokens_per_second": round(self._tokens / self._seconds)}
-        self._clear()
-        return figures
-
-    def _clear(self) -> None:
-        self._tokens, self._seconds, self._norm = 0, 0.0, 0.0
-        self._parts = dict.fromkeys(PARTS, 0.0)
 
 
 def _seed(*numbers: int) -> int:

@@ -18,8 +18,7 @@ class Validation:
 
     def criterion(self, config: TrainConfig) -> float:
         """What is to grow."""
-        value = self.bleu if config.best_by == "bleu" and self.bleu is not None else -self.loss
-        return value
+        return self.bleu if config.best_by == "bleu" and self.bleu is not None else -self.loss
 
 
 @dataclass(frozen=True)

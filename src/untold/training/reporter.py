@@ -1,10 +1,12 @@
 """What a run tells: live progress on a terminal, plain lines elsewhere, metrics as JSONL always."""
 
 import json
+import math
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -26,13 +28,17 @@ class Reporter:
         self._live: Progress | None = None
         self._task = TaskID(0)
         self._board: Any = None
-        self._file: Any = None
+        self._file: TextIO | None = None
+        self._closing = ExitStack()
 
     def begin(self, step: int) -> None:
-        """Start at `step`; metrics of later steps, which are about to be made again, are dropped."""
+        """Start at `step`; metrics of later steps, about to be made again, are dropped."""
         _cut_metrics(self.run / METRICS, step)
-        self._file = open(self.run / METRICS, "a", encoding="utf-8")
+        file = open(self.run / METRICS, "a", encoding="utf-8")  # noqa: SIM115 (see __exit__)
+        self._file = self._closing.enter_context(file)
         self._board = _tensorboard(self.run, step)
+        if self._board is not None:
+            self._closing.callback(self._board.close)
         if self.console.is_terminal:
             columns = ("[bold]{task.completed}[/]/{task.total}", "{task.fields[figures]}")
             self._live = Progress(
@@ -43,7 +49,7 @@ class Reporter:
                 console=self.console,
             )
             self._task = self._live.add_task("", total=self._steps, completed=step, figures="")
-            self._live.start()
+            self._closing.enter_context(self._live)
 
     def say(self, line: str) -> None:
         """One line for a person."""
@@ -55,33 +61,36 @@ class Reporter:
             self._live.update(self._task, completed=step)
 
     def metrics(self, kind: str, step: int, figures: dict[str, float | int | None]) -> None:
-        """Figures of training or validation: kept in metrics.jsonl, shown to the person."""
+        """Figures of training or validation: kept in metrics.jsonl, shown to the person.
+
+        JSON knows no NaN and no infinity: they are kept as null.
+        """
+        shown = "  ".join(f"{name} {_short(value)}" for name, value in figures.items())
+        figures = {name: _finite(value) for name, value in figures.items()}
         record = {"kind": kind, "step": step, "time": round(time.time(), 3), **figures}
         if self._file is not None:
-            self._file.write(json.dumps(record) + "\n")
+            self._file.write(json.dumps(record, allow_nan=False) + "\n")
             self._file.flush()
         if self._board is not None:
             for name, value in figures.items():
                 if value is not None:
                     self._board.add_scalar(f"{kind}/{name}", value, step)
-        shown = "  ".join(f"{name} {_short(value)}" for name, value in figures.items())
         if self._live is not None and kind == "train":
             self._live.update(self._task, completed=step, figures=shown)
         else:
             left = "" if kind != "train" else f"/{self._steps}"
             self.say(f"{kind} step {step}{left}  {shown}")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Reporter":
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
-        for sink in (self._file, self._board):
-            if sink is not None:
-                sink.close()
+        self._closing.close()
 
 
 class Silence(Reporter):
@@ -101,6 +110,10 @@ def _short(value: float | int | None) -> str:
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _finite(value: float | int | None) -> float | int | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _cut_metrics(path: Path, step: int) -> None:

@@ -12,13 +12,16 @@ import sentencepiece
 import torch
 
 from untold.config import Config
+from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter
 from untold.errors import UntoldError
 from untold.models.build import build_model
-from untold.models.files import BEST, CHECKPOINTS, TrainedModel, load_model, read_tensors
+from untold.models.files import BEST, CHECKPOINTS, TrainedModel, load_model, load_weights
+from untold.models.seq2seq import Seq2Seq
 from untold.training.checkpoints import Checkpoint, Checkpoints, restore_optimizer
 from untold.training.data import TrainingData, prepare_data, prepare_tokenizers
-from untold.training.loop import Interrupted, Trainer, make_optimizer, stop_signals
+from untold.training.interruption import stop_signals
+from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
 from untold.training.progress import Progress
 from untold.training.reporter import Reporter, Silence
 from untold.training.validation import make_validator
@@ -27,7 +30,7 @@ from untold.training.world import World
 
 __all__ = ["RunOptions", "TrainResult", "train"]
 
-# Settings that may change between two sittings of one run: none of them alters an update.
+# Settings that may change between two sittings of one run: an update means the same with any.
 _FREE = {
     "data.root",
     "data.bleu_tokenize",
@@ -74,98 +77,78 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
             torch.set_num_threads(config.train.threads)
         voice = Reporter(options.out, config.train.steps) if reporter is None else reporter
         voice = voice if world.is_first else Silence(options.out, config.train.steps)
-        with _hold(options.out, world), voice, stop_signals() as interrupted:
-            return _train(config, options, _Setting(device, world, voice, interrupted))
+        signals = stop_signals(launched=world.size > 1)
+        with _hold(options.out, world), voice, signals as interrupted:
+            return _train(config, options, Setting(world, voice, interrupted), device)
     finally:
         world.leave()
 
 
-@dataclass(frozen=True)
-class _Setting:
-    """What surrounds a run."""
-
-    device: torch.device
-    world: World
-    reporter: Reporter
-    interrupted: Interrupted
-
-
-def _train(config: Config, options: RunOptions, setting: _Setting) -> TrainResult:
+def _train(
+    config: Config, options: RunOptions, setting: Setting, device: torch.device
+) -> TrainResult:
     world, reporter = setting.world, setting.reporter
-    trained, data = _begin(config, options, setting)
-    facts = _facts(config, data)
-    optimizer = make_optimizer(trained)
     checkpoints = Checkpoints(options.out, config.train.keep)
-    progress = _resume(checkpoints, trained, optimizer, facts, options, reporter)
-    reporter.begin(progress.step)
-    trainer = Trainer(trained, optimizer, data.train, world, reporter)
-    if data.valid is not None:
-        trainer.validate = make_validator(trained, data.valid, data.valid_pairs)
+    checkpoint = world.share(checkpoints.latest(reporter.say) if world.is_first else None)
+    other = load_model(options.init) if options.init and checkpoint is None else None
+    with world.first_goes_first():  # it prepares what the others only read
+        tokenizers = _tokenizers(config, options, checkpoint, other)
+        data = prepare_data(config, tokenizers, options.out, reporter.say)
+    facts = _facts(config, data)
+    if checkpoint is not None:
+        _check_same(checkpoint, facts, options, reporter)
+    model = _build(config, tokenizers, other, reporter)
+    trained = TrainedModel(model.to(device), config, tokenizers)
+    optimizer = make_optimizer(trained)
+    progress = Progress() if checkpoint is None else _restore(checkpoint, trained, optimizer)
+    validate = make_validator(trained, data.valid, data.valid_pairs) if data.valid else None
+    hooks = Hooks(validate)
     if world.is_first:
-        trainer.save = partial(_save, checkpoints, trained, optimizer, facts)
-        trainer.save_best = partial(checkpoints.save_best, trained)
-    progress = trainer.run(progress, setting.interrupted)
+        save = partial(checkpoints.save, trained, optimizer, facts)
+        hooks = Hooks(validate, save, partial(checkpoints.save_best, trained))
+    reporter.begin(progress.step)
+    progress = Trainer(trained, optimizer, data.train, setting, hooks).run(progress)
     world.wait()
     return TrainResult(options.out, progress, setting.interrupted.signal)
 
 
-def _save(
-    checkpoints: Checkpoints,
-    trained: TrainedModel,
-    optimizer: torch.optim.Optimizer,
-    facts: dict[str, Any],
-    progress: Progress,
-) -> None:
-    checkpoints.save(trained, optimizer, progress, facts)
+def _tokenizers(
+    config: Config, options: RunOptions, checkpoint: Checkpoint | None, other: TrainedModel | None
+) -> Tokenizers:
+    """Those that the weights know, whatever has changed since; else the run's own."""
+    if checkpoint is not None:
+        return Tokenizers.load(checkpoint.directory)
+    return other.tokenizers if other else prepare_tokenizers(config, options.out)
 
 
-def _begin(
-    config: Config, options: RunOptions, setting: _Setting
-) -> tuple[TrainedModel, TrainingData]:
-    """Tokenizers, data and the model as it is before its first update."""
-    world, say = setting.world, setting.reporter.say
-    other = None if options.init is None else load_model(options.init)
-    if not world.is_first:
-        world.wait()  # the first process prepares what the others only read
-    tokenizers = other.tokenizers if other else prepare_tokenizers(config, options.out)
-    data = prepare_data(config, tokenizers, options.out, say)
-    if world.is_first:
-        world.wait()
+def _build(
+    config: Config, tokenizers: Tokenizers, other: TrainedModel | None, reporter: Reporter
+) -> Seq2Seq:
+    """The model as it is before its first update."""
     sizes = (len(tokenizers.source), len(tokenizers.target))
     torch.manual_seed(config.train.seed)
     model = build_model(config.model, sizes, shared=tokenizers.joint)
+    parameters = sum(p.numel() for p in model.parameters())
+    reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
     if other is not None:
-        say(f"starting from {options.init}: {warm_start(model, other.model)}")
-    say(f"vocabulary {sizes[0]} + {sizes[1]}, {sum(p.numel() for p in model.parameters()):,} parameters")
-    return TrainedModel(model.to(setting.device), config, tokenizers), data
+        reporter.say(f"starting from another model: {warm_start(model, other.model)}")
+    return model
 
 
-def _resume(
-    checkpoints: Checkpoints,
-    trained: TrainedModel,
-    optimizer: torch.optim.Optimizer,
-    facts: dict[str, Any],
-    options: RunOptions,
-    reporter: Reporter,
+def _restore(
+    checkpoint: Checkpoint, trained: TrainedModel, optimizer: torch.optim.Optimizer
 ) -> Progress:
-    """Go on from the last whole checkpoint, if there is one and it belongs to this run."""
-    checkpoint = checkpoints.latest(reporter.say)
-    if checkpoint is None:
-        return Progress()
-    _check_same(checkpoint, facts, options, reporter)
-    weights = read_tensors(checkpoint.directory / "model.safetensors")
-    with torch.no_grad():
-        for name, parameter in trained.model.named_parameters():
-            parameter.copy_(weights[name])
+    """Weights, optimizer and progress as they were when the checkpoint was written."""
+    load_weights(trained.model, checkpoint.directory)
     restore_optimizer(checkpoint.directory, trained.model, optimizer)
-    reporter.say(f"resuming from {checkpoint.directory} at step {checkpoint.progress.step}")
     return checkpoint.progress
 
 
 def _check_same(
     checkpoint: Checkpoint, facts: dict[str, Any], options: RunOptions, reporter: Reporter
 ) -> None:
-    changed = _differences(checkpoint.facts, facts)
+    """Refuse to go on with another run's settings or data, unless told to."""
+    changed = _differences(_completed(checkpoint.facts), facts)
     serious = [line for line in changed if not line.startswith("environment.")]
     if serious and not options.allow_changed:
         raise UntoldError(
@@ -174,6 +157,19 @@ def _check_same(
         )
     for line in changed:
         reporter.say(f"changed since the checkpoint: {line}")
+    reporter.say(f"resuming from {checkpoint.directory} at step {checkpoint.progress.step}")
+
+
+def _completed(facts: dict[str, Any]) -> dict[str, Any]:
+    """A setting that a checkpoint does not know is newer than it, and had its default."""
+    return facts | {"config": _merged(_settings(Config()), facts.get("config", {}))}
+
+
+def _merged(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    return defaults | {
+        key: _merged(defaults.get(key) or {}, value) if isinstance(value, dict) else value
+        for key, value in given.items()
+    }
 
 
 def _differences(before: Any, now: Any, key: str = "") -> list[str]:
@@ -188,9 +184,14 @@ def _differences(before: Any, now: Any, key: str = "") -> list[str]:
     return [] if free or before == now else [f"{name}: {before} -> {now}"]
 
 
+def _settings(config: Config) -> dict[str, Any]:
+    """As JSON has them; which files the data are in does not matter, what is in them does."""
+    return config.model_dump(mode="json", exclude={"data": {"train", "valid"}})
+
+
 def _facts(config: Config, data: TrainingData) -> dict[str, Any]:
     return {
-        "config": config.model_dump(mode="json", exclude={"data": {"train", "valid"}}),
+        "config": _settings(config),
         "data": data.fingerprints(),
         "environment": {
             "torch": torch.__version__,

@@ -24,7 +24,8 @@ def make_validator(
         loss = validation_loss(trained, store)
         if not config.train.validate_bleu:
             return Validation(loss)
-        decode = config.decode.model_copy(update={"beam": config.train.validate_beam, "nbest": 1})
+        settings = {"beam": config.train.validate_beam, "nbest": 1, "sample": False}
+        decode = config.decode.model_copy(update=settings)
         translations = Translator([trained], decode).translate([source for source, _ in pairs])
         (bleu,) = corpus_scores(
             [translation.text for translation in translations],

@@ -1,7 +1,8 @@
-"""The processes that share a training run, started by torchrun; one process is a world of its own."""
+"""The processes that share a run, started by torchrun; one process is a world of its own."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from untold.errors import UntoldError
 
 __all__ = ["World"]
 
@@ -22,13 +25,13 @@ class World:
 
     @classmethod
     def join(cls, device: str, timeout_minutes: float) -> "World":
-        """Meet the others, if torchrun started any; a peer that stays silent ends the job in time."""
+        """Meet the others, if torchrun started any; one that stays silent ends the job in time."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls()
-        dist.init_process_group(
-            "nccl" if device == "cuda" else "gloo", timeout=timedelta(minutes=timeout_minutes)
-        )
+        timeout = timedelta(minutes=timeout_minutes)
+        with _meeting():
+            dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=timeout)
         return cls(dist.get_rank(), size)
 
     @staticmethod
@@ -52,7 +55,8 @@ class World:
         if self.size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=device)
-        dist.all_reduce(tensor)
+        with _meeting():
+            dist.all_reduce(tensor)
         return tensor.tolist()
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
@@ -64,7 +68,8 @@ class World:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
         flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
-        dist.all_reduce(flat)
+        with _meeting():
+            dist.all_reduce(flat)
         for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
             p.grad = part.view_as(p)
 
@@ -73,10 +78,32 @@ class World:
         if self.size == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=0)
+        with _meeting():
+            dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def wait(self) -> None:
         """Until all processes are here."""
         if self.size > 1:
-            dist.barrier()
+            with _meeting():
+                dist.barrier()
+
+    @contextmanager
+    def first_goes_first(self) -> Iterator[None]:
+        """The first process is through the block before the others enter it."""
+        if not self.is_first:
+            self.wait()
+        yield
+        if self.is_first:
+            self.wait()
+
+
+@contextmanager
+def _meeting() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # of which torch's own errors are kinds
+        raise UntoldError(
+            "another process of this run has died or stayed silent for train.timeout_minutes; "
+            f"resume from the last checkpoint: {error}"
+        ) from error

@@ -1,0 +1,97 @@
+"""Contenders timed side by side: each takes every job in turn, so that noise hits all of them alike.
+
+Other work on the machine slows whatever runs at that moment. Therefore contenders alternate job by
+job, in a rotating order, and only ratios within one round are reported, with their spread.
+"""
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["Contender", "Race", "run_race", "write_json"]
+
+Job = Any
+Contender = Callable[[Job], Any]
+
+
+@dataclass(frozen=True)
+class Race:
+    """Seconds of each contender in each round; the first contender is ours."""
+
+    title: str
+    seconds: Mapping[str, Sequence[float]]
+    work: Mapping[str, float]  # what all jobs together amount to, by unit: {"tokens": 4711}
+
+    def ratios(self, name: str) -> list[float]:
+        """How many times as long as ours the contender took, round by round."""
+        ours = next(iter(self.seconds.values()))
+        return [theirs / own for theirs, own in zip(self.seconds[name], ours, strict=True)]
+
+    def table(self) -> str:
+        """One line for each contender: speeds, then how much faster we are: median (min to max)."""
+        units = "".join(f"{unit + '/s':>14}" for unit in self.work)
+        lines = [self.title, f"{'':<34}{units}   untold is faster"]
+        for number, (name, seconds) in enumerate(self.seconds.items()):
+            middle = statistics.median(seconds)
+            speeds = "".join(f"{work / middle:>14,.1f}" for work in self.work.values())
+            lines.append(f"{name:<34}{speeds}   {self._spread(name) if number else ''}".rstrip())
+        return "\n".join(lines)
+
+    def _spread(self, name: str) -> str:
+        ratios = self.ratios(name)
+        middle = statistics.median(ratios)
+        return f"{middle:.2f} x ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything that was measured, and the median ratios."""
+        names = list(self.seconds)[1:]
+        return {
+            "title": self.title,
+            "seconds": {name: list(seconds) for name, seconds in self.seconds.items()},
+            "work": dict(self.work),
+            "ratios": {name: self.ratios(name) for name in names},
+            "median_ratios": {name: statistics.median(self.ratios(name)) for name in names},
+        }
+
+
+def run_race(
+    title: str,
+    contenders: Mapping[str, Contender],
+    jobs: Sequence[Job],
+    work: Mapping[str, float],
+    rounds: int,
+) -> Race:
+    """Every contender does every job once a round, after one job to warm up."""
+    names = list(contenders)
+    for run in contenders.values():
+        run(jobs[0])
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        spent = dict.fromkeys(names, 0.0)
+        for place, job in enumerate(jobs):
+            turn = (number + place) % len(names)
+            for name in names[turn:] + names[:turn]:
+                began = time.perf_counter()
+                contenders[name](job)
+                spent[name] += time.perf_counter() - began
+        for name in names:
+            seconds[name].append(spent[name])
+    return Race(title, seconds, work)
+
+
+def write_json(path: Path, races: Sequence[Race], facts: Mapping[str, Any]) -> None:
+    """The races and what they depend on."""
+    machine = {
+        "processor": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+    report = {"facts": machine | dict(facts), "races": [race.as_json() for race in races]}
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

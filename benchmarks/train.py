@@ -1,0 +1,64 @@
+"""Training speed against other toolkits: target tokens a second of whole updates, on the same batches.
+
+    python benchmarks/train.py --source train.en --target train.de --threads 1
+
+What is equal: the shape (layers, widths, heads, one embedding for source, target and output), the
+vocabulary, dropout, fp32, label smoothing, clipping, fused Adam, the batches and their order. What
+differs: Marian norms after the sublayers, as its authors mean it; JoeyNMT smooths labels its own way.
+Marian gets the fast form of everything it offers: fused attention and torch's cross-entropy. JoeyNMT
+is no part of this project's environment and takes part where it can be imported.
+"""
+
+import argparse
+import os
+
+import torch
+from contenders import JoeyTraining, MarianTraining, TrainingContender, UntoldTraining, shape
+from race import run_race, write_json
+from workload import add_options, read_workload, training_batches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    add_options(parser)
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--batches", type=int, default=4, help="updates of each contender a round")
+    parser.add_argument("--dropout", type=float, default=0.1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    workload = read_workload(options)
+    batches = training_batches(workload, options.batch_tokens, options.batches)
+    race = run_race(
+        f"Training, {options.preset}, {options.threads} thread(s), batches of "
+        f"{options.batch_tokens} tokens, vocabulary {options.vocabulary}",
+        {c.name: c.update for c in _contenders(options, workload)},
+        batches,
+        {"target tokens": sum(batch.target_tokens for batch in batches)},
+        options.rounds,
+    )
+    print(race.table())
+    if options.json:
+        write_json(options.json, [race], {"load": os.getloadavg(), **_facts(options)})
+
+
+def _contenders(options: argparse.Namespace, workload: object) -> list[TrainingContender]:
+    config = shape(options.preset, options.dropout)
+    found: list[TrainingContender] = [
+        UntoldTraining(config, options.vocabulary, workload),
+        MarianTraining(config, options.vocabulary),
+    ]
+    try:
+        found.append(JoeyTraining(config, options.vocabulary))
+    except ImportError as error:
+        print(f"JoeyNMT does not take part: {error}")
+    sizes = {c.name: sum(p.numel() for p in c.model.parameters()) for c in found}
+    print("parameters: " + ", ".join(f"{name} {size:,}" for name, size in sizes.items()))
+    return found
+
+
+def _facts(options: argparse.Namespace) -> dict[str, str]:
+    return {name: str(value) for name, value in vars(options).items()}
+
+
+if __name__ == "__main__":
+    main()

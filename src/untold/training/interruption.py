@@ -1,0 +1,49 @@
+"""SIGTERM and SIGINT: the first one asks a run to stop after a whole update, a second one kills."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+__all__ = ["Interrupted", "stop_signals"]
+
+
+@dataclass
+class Interrupted:
+    """Set by the first SIGTERM or SIGINT: the signal's number, else zero."""
+
+    signal: int = 0
+
+
+@contextmanager
+def stop_signals(*, launched: bool = False) -> Iterator[Interrupted]:
+    """Note the first signal; let a second one do what it did before.
+
+    `launched`: a launcher passes on every signal, and one sent to the whole group (Ctrl-C, a batch
+    system) arrives twice at once; so later ones are ignored, and the launcher kills who lingers.
+    """
+    interrupted = Interrupted()
+    before = {kind: signal.getsignal(kind) or signal.SIG_DFL for kind in _kinds()}
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        interrupted.signal = number
+        for kind, handler in before.items():
+            signal.signal(kind, signal.SIG_IGN if launched else handler)
+
+    for kind in before:
+        signal.signal(kind, note)
+    try:
+        yield interrupted
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def _kinds() -> list[signal.Signals]:
+    """Those to note: none that is ignored, and none outside the main thread: Python forbids it."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    return [kind for kind in kinds if signal.getsignal(kind) is not signal.SIG_IGN]

@@ -1,0 +1,55 @@
+"""decode(encode(text)) == text for all text of known characters, however it is cut."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from untold.config import TokenizerConfig
+from untold.corpus.tokenizer import train_tokenizers
+from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
+
+LETTERS = "abcxyz .,äß語\u00a0\u200b\u0301\U0001f600<>/s"
+TEXTS = ["abc xyz abc . xyz , äß 語語 abc", "a\u00a0b \u200bz a\u0301 \U0001f600 < > / s", "zz  ab"]
+
+
+@cache
+def tokenizer(kind, byte_fallback=False):
+    size = 40 + 256 * byte_fallback
+    config = TokenizerConfig(kind=kind, size=size, byte_fallback=byte_fallback)
+    return train_tokenizers(config, TEXTS * 3, ["<s> </s> <pad> <unk>"]).source
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+@settings(deadline=None, max_examples=100)
+@given(text=st.text(LETTERS, max_size=30))
+def test_known_characters_make_a_round_trip(kind, text):
+    (ids,) = tokenizer(kind).encode([text])
+    assert tokenizer(kind).decode(ids) == text
+    assert all(i > EOS for i in ids)
+
+
+@settings(deadline=None, max_examples=100)
+@given(text=st.text(LETTERS, max_size=30), seed=st.integers(0, 2**63), p=st.floats(0, 0.99))
+def test_dropout_cuts_the_same_text(text, seed, p):
+    (ids,) = tokenizer("bpe").encode_sampled([text], p, seed)
+    assert tokenizer("bpe").decode(ids) == text
+    assert ids == tokenizer("bpe").encode_sampled([text], p, seed)[0]
+
+
+@settings(deadline=None, max_examples=50)
+@given(text=st.text(max_size=30))
+def test_without_dropout_any_text_is_cut_as_by_sentencepiece(text):
+    for byte_fallback in (False, True):
+        cutter = tokenizer("bpe", byte_fallback)
+        assert cutter.encode_sampled([text], 0.0, 1) == cutter.encode([text])
+
+
+@settings(deadline=None, max_examples=100)
+@given(text=st.text(max_size=30) | st.sampled_from(["</s>", "<s>", "<pad>"]).map(lambda t: t * 2))
+def test_any_text_with_bytes_makes_a_round_trip_without_control_tokens(text):
+    (ids,) = tokenizer("bpe", True).encode([text])
+    assert not {PAD, UNK, BOS, EOS} & set(ids)
+    one_line = text.replace("\n", " ").replace("\r", " ").replace("▁", " ")
+    assert tokenizer("bpe", True).decode(ids) == one_line

@@ -1,0 +1,145 @@
+"""Small corpora, configurations and models that tests share."""
+
+import json
+import math
+import random
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from untold.config import Config, ModelConfig, parse_config
+from untold.corpus.batches import collate
+from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.models.build import build_model
+from untold.models.seq2seq import Seq2Seq
+
+LETTERS = "abcdefgh"
+
+
+def write_corpus(directory: Path, pairs: int = 60, valid: int = 6, seed: int = 1) -> Path:
+    """train.src and train.tgt, valid.src and valid.tgt: words, and the same words backwards."""
+    directory.mkdir(parents=True, exist_ok=True)
+    dice = random.Random(seed)
+    for name, count in (("train", pairs), ("valid", valid)):
+        lines = [_words(dice) for _ in range(count)]
+        (directory / f"{name}.src").write_text("".join(f"{' '.join(w)}\n" for w in lines))
+        (directory / f"{name}.tgt").write_text("".join(f"{' '.join(w[::-1])}\n" for w in lines))
+    return directory
+
+
+def _words(dice: random.Random) -> list[str]:
+    return ["".join(dice.choices(LETTERS, k=dice.randint(1, 4))) for _ in range(dice.randint(1, 6))]
+
+
+def toy_values(root: Path, **sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of a run of seconds, as a TOML file would have them; dropout is on."""
+    values: dict[str, dict[str, Any]] = {
+        "data": {
+            "root": str(root),
+            "train": {"source": "train.src", "target": "train.tgt"},
+            "valid": {"source": "valid.src", "target": "valid.tgt"},
+            "bleu_tokenize": "none",
+        },
+        "tokenizer": {"size": 40},
+        "model": {
+            "preset": "tiny",
+            "d_model": 8,
+            "d_ffn": 12,
+            "heads": 2,
+            "encoder_layers": 1,
+            "decoder_layers": 2,
+        },
+        "train": {
+            "steps": 12,
+            "batch_tokens": 60,
+            "accumulate": 2,
+            "learning_rate": 0.01,
+            "warmup": 4,
+            "log_every": 3,
+            "validate_every": 5,
+            "save_every": 4,
+            "keep": 20,
+            "device": "cpu",
+            "threads": 1,
+        },
+        "decode": {"max_length": 12, "beam": 2},
+    }
+    return {
+        name: values.get(name, {}) | dict(sections.get(name, {})) for name in values | sections
+    }
+
+
+def toy_config(root: Path, **sections: Mapping[str, Any]) -> Config:
+    """`toy_values`, checked."""
+    return parse_config(toy_values(root, **sections))
+
+
+def toy_tokenizers(root: Path, config: Config) -> Tokenizers:
+    """Learnt from a toy corpus."""
+    sides = [(root / f"train.{side}").read_text().split("\n")[:-1] for side in ("src", "tgt")]
+    return train_tokenizers(config.tokenizer, *sides)
+
+
+def toy_model(
+    vocabularies: tuple[int, int] = (13, 13), *, shared: bool = True, **settings: Any
+) -> Seq2Seq:
+    """A model in evaluation mode whose weights are a closed formula, free of torch's generators."""
+    small = {"d_model": 44, "d_ffn": 19, "heads": 11, "encoder_layers": 2, "decoder_layers": 3}
+    config = ModelConfig.model_validate(small | settings)
+    return fill(build_model(config, vocabularies, shared=shared)).eval()
+
+
+def fill(model: Seq2Seq, scale: float = 0.4) -> Seq2Seq:
+    """Weights by formula: sines that start elsewhere for each name; gains of norms around one."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            first = zlib.crc32(name.encode()) % 10_000
+            numbers = torch.arange(first, first + parameter.numel(), dtype=torch.float64)
+            values = scale * torch.sin(numbers * math.sqrt(2)).view(parameter.shape)
+            is_gain = "norm" in name and name.endswith("weight")
+            parameter.copy_(values * 0.5 + 1 if is_gain else values)
+    return model
+
+
+def words(*shape: int, size: int = 13, start: int = 0) -> torch.Tensor:
+    """Ids of words (never control tokens) in a pattern without a short period."""
+    numbers = torch.arange(start, start + math.prod(shape))
+    return 4 + ((numbers * numbers + 3 * numbers) % 101 % (size - 4)).view(shape)
+
+
+def toy_batch(lengths: list[tuple[int, int]], size: int = 13):
+    """A batch of pairs of these lengths, control tokens not counted."""
+    pairs = [
+        (words(s, size=size, start=k).tolist(), words(t, size=size, start=50 + k).tolist())
+        for k, (s, t) in enumerate(lengths)
+    ]
+    return collate(pairs, range(len(pairs)))
+
+
+def checkpoint_contents(directory: Path) -> dict[str, Any]:
+    """All that the next update depends on: bytes of both tensor files, and the progress."""
+    progress = json.loads((directory / "progress.json").read_text())["progress"]
+    del progress["seconds"]  # the clock's, not the run's
+    names = ("model.safetensors", "optimizer.safetensors")
+    return {name: (directory / name).read_bytes() for name in names} | progress
+
+
+def weights(directory: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a model directory."""
+    return load_file(directory / "model.safetensors")
+
+
+def records(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl, each of which must be JSON as the standard has it."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    lines = (run / "metrics.jsonl").read_text().split("\n")
+    assert lines.pop() == ""
+    found = [json.loads(line, parse_constant=refuse) for line in lines]
+    return [record for record in found if kind in (None, record["kind"])]

@@ -1,0 +1,116 @@
+import itertools
+
+import pytest
+import torch
+
+from untold.config import DecodeConfig
+from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
+from untold.decoding import Sentences
+from untold.decoding.constraints import FREE, Rules, close, forbid, forbid_repeats, force, release
+
+B, N, V = 2, 3, 11
+
+
+def log_probs():
+    values = torch.arange(B * N * V).view(B, N, V).float()
+    return torch.sin(values).log_softmax(-1)
+
+
+def left(values):
+    """The tokens that remain, of each row."""
+    return [[row.isfinite().nonzero().flatten().tolist() for row in rows] for rows in values]
+
+
+def rules(prefixes=None, **settings):
+    ids = torch.ones(B, 5, dtype=torch.long)
+    return Rules.of(Sentences(ids, ids > 0, prefixes=prefixes), DecodeConfig(**settings))
+
+
+def test_forbid_takes_tokens_away_and_leaves_the_others_as_they_were():
+    values = log_probs()
+    forbid(values, (4, 7))
+    expected = log_probs()
+    expected[..., [4, 7]] = -torch.inf
+    assert torch.equal(values, expected)
+
+
+def test_close_leaves_the_end_alone():
+    values = log_probs()
+    close(values, torch.tensor([False, True]))
+    assert torch.equal(values[0], log_probs()[0])
+    assert left(values)[1] == [[EOS]] * N
+    assert torch.equal(values[1, :, EOS], log_probs()[1, :, EOS])
+
+
+def test_force_leaves_one_token_where_it_is_not_free():
+    values, kept = log_probs(), torch.full((B, N, 1), -0.5)
+    force(values, torch.tensor([FREE, 9]), kept)
+    assert torch.equal(values[0], log_probs()[0])
+    assert left(values)[1] == [[9]] * N
+    assert values[1, :, 9].tolist() == [-0.5] * N
+
+
+def test_release_ends_what_is_stuck():
+    values, ending = log_probs(), log_probs()[..., EOS].clone()
+    values[0, 1] = -torch.inf
+    release(values, ending)
+    assert left(values)[0][1] == [EOS]
+    assert torch.equal(values[0, 1, EOS], ending[0, 1])
+    assert torch.equal(values[1], log_probs()[1])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("length", [0, 1, 2, 5, 9])
+def test_forbid_repeats_is_the_brute_force_rule(size, length):
+    places = torch.arange(B * N * length).view(B, N, length)
+    history = 4 + places * places % 3
+    values = log_probs()
+    forbid_repeats(values, history, size)
+    for b, n in itertools.product(range(B), range(N)):
+        said = history[b, n].tolist()
+        grams = [said[k : k + size] for k in range(length - size + 1)]
+        opening = said[length - size + 1 :] if length >= size - 1 else None
+        banned = {v for v in range(V) if opening is not None and [*opening, v] in grams}
+        assert left(values)[b][n] == [v for v in range(V) if v not in banned]
+
+
+def test_control_tokens_are_never_said():
+    values = log_probs()
+    rules().apply(values, 0, None)
+    assert left(values) == [[[v for v in range(V) if v not in (PAD, UNK, BOS)]] * N] * B
+
+
+def test_min_length_counts_tokens_without_the_end():
+    for length, open_end in ((0, False), (1, False), (2, True)):
+        values = log_probs()
+        rules(min_length=2).apply(values, length, None)
+        assert bool(values[0, 0, EOS].isfinite()) == open_end
+
+
+def test_the_limit_counts_the_end():
+    for length, closed in ((2, False), (3, True)):
+        values = log_probs()
+        rules(max_length=4).apply(values, length, None)
+        assert (left(values)[0][0] == [EOS]) == closed
+
+
+def test_a_prefix_stands_above_the_other_rules():
+    history = torch.full((B, N, 1), 5)
+    values = log_probs()
+    rules(prefixes=((5, UNK), (5, 5)), no_repeat_ngram=1, min_length=2).apply(values, 1, history)
+    assert left(values) == [[[UNK]] * N, [[5]] * N]
+    assert torch.equal(values[0, :, UNK], log_probs()[0, :, UNK])
+
+
+def test_a_prefix_ends():
+    values = log_probs()
+    rules(prefixes=((5,), (5, 6))).apply(values, 1, None)
+    assert left(values)[0] == [[3, *range(4, V)]] * N
+    assert left(values)[1] == [[6]] * N
+
+
+def test_rules_are_selected_with_their_sentences():
+    chosen = rules(prefixes=((5,), (6, 7))).select(torch.tensor([1]))
+    values = log_probs()[1:]
+    chosen.apply(values, 0, None)
+    assert left(values) == [[[6]] * N]

@@ -1,0 +1,81 @@
+from itertools import chain
+
+import pytest
+import torch
+
+from untold.config import DecodeConfig, ModelConfig
+from untold.corpus.batches import collate
+from untold.decoding import Ensemble, Sentences, score_pairs, search
+from untold.errors import UntoldError
+from untold.models.build import build_model
+
+IDS = torch.tensor([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
+SENTENCES = Sentences(IDS, IDS != 0)
+PAIRS = collate([([5, 6], [7, 8, 9]), ([4], [6])], range(2))
+
+
+def member(number, d_model=6, size=13):
+    """A small Transformer with weights by closed formula."""
+    shape = ModelConfig(d_model=d_model, d_ffn=10, heads=2, encoder_layers=1, decoder_layers=2)
+    model = build_model(shape, (size, size), shared=True).eval()
+    with torch.no_grad():
+        for place, weights in enumerate(model.parameters()):
+            values = torch.arange(weights.numel()).view(weights.shape).float()
+            weights.copy_(torch.sin(values * (1.7 + number) + place))
+    return model
+
+
+def test_two_of_the_same_are_the_one():
+    model, config = member(0), DecodeConfig(nbest=3, max_length=7)
+    alone = search(model, SENTENCES, config, attention=True)
+    doubled = search(Ensemble([model, model]), SENTENCES, config, attention=True)
+    for one, two in zip(chain(*alone), chain(*doubled), strict=True):
+        assert one.tokens == two.tokens
+        assert one.score == pytest.approx(two.score, abs=1e-5)
+        torch.testing.assert_close(one.attention, two.attention)
+
+
+def test_probabilities_are_averaged_step_by_step_and_all_at_once():
+    models = [member(0), member(1, d_model=10), member(2)]
+    ensemble = Ensemble(models)
+    outputs = [m(PAIRS.source, PAIRS.source_mask, PAIRS.prefix) for m in models]
+    each = [m.logits(o.holistic).softmax(-1) for m, o in zip(models, outputs, strict=True)]
+    expected = torch.stack(each).mean(0).log()
+    together = ensemble(PAIRS.source, PAIRS.source_mask, PAIRS.prefix)
+    torch.testing.assert_close(ensemble.logits(together.holistic), expected)
+
+    source = ensemble.encode(PAIRS.source, PAIRS.source_mask)
+    state = ensemble.start(source, 1)
+    for t in range(PAIRS.prefix.shape[1]):
+        step = ensemble.step(source, PAIRS.prefix[:, t : t + 1], state)
+        state = step.state
+        torch.testing.assert_close(step.logits[:, 0], expected[:, t])
+
+
+def test_members_must_share_a_vocabulary():
+    with pytest.raises(UntoldError, match=r"target vocabularies of \[13, 14\] tokens"):
+        Ensemble([member(0), member(0, size=14)])
+    with pytest.raises(UntoldError, match="no models"):
+        Ensemble([])
+
+
+def test_an_ensemble_is_scored_as_it_is_searched():
+    ensemble = Ensemble([member(0), member(1, d_model=10)])
+    found = search(ensemble, SENTENCES, DecodeConfig(max_length=7))
+    sources = [[5, 6, 7, 8], [9, 4]]
+    pairs = [(s, h[0].tokens) for s, h in zip(sources, found, strict=True)]
+    for one, other in zip(found, score_pairs(ensemble, collate(pairs, range(2)), 0.6), strict=True):
+        assert one[0].score == pytest.approx(other.score, abs=1e-5)
+
+
+def test_a_search_with_the_transformer_reports_what_rescoring_gives():
+    model, sources = member(0), [[5, 6, 7, 8], [9, 4]]
+    config = DecodeConfig(beam=5, nbest=5, max_length=9)
+    found = search(model, SENTENCES, config, attention=True)
+    for source, hypotheses in zip(sources, found, strict=True):
+        pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
+        rescored = score_pairs(model, pairs, config.length_penalty, attention=True)
+        for one, other in zip(hypotheses, rescored, strict=True):
+            assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+            torch.testing.assert_close(one.attention, other.attention, rtol=1e-4, atol=1e-5)
+            assert one.attention is not None and one.attention.shape[1] == len(source) + 1

@@ -1,0 +1,102 @@
+from itertools import pairwise
+
+import pytest
+import torch
+
+from untold.config import DecodeConfig
+from untold.corpus.vocabulary import EOS
+from untold.decoding import Sentences, search
+from untold.decoding.sampling import draw, truncate, uniforms
+
+LOG_PROBS = torch.sin(torch.arange(2 * 3 * 13).view(2, 3, 13) * 2.3).mul(2).log_softmax(-1)
+
+
+def config(**settings):
+    return DecodeConfig(sample=True, **settings)
+
+
+def spread(probs, tokens):
+    """Probabilities by token, summing to one."""
+    tokens = tokens.expand(probs.shape)
+    return torch.zeros(LOG_PROBS.shape).scatter(-1, tokens, probs / probs.sum(-1, keepdim=True))
+
+
+def plain(row, settings):
+    """Temperature, top-k and top-p, one after the other on a plain list."""
+    weights = {
+        token: float((value / settings.temperature).exp()) for token, value in enumerate(row)
+    }
+    ranked = sorted(weights, key=lambda token: -weights[token])[: settings.top_k or None]
+    total, kept, mass = sum(weights[token] for token in ranked), [], 0.0
+    for token in ranked:
+        if mass < settings.top_p:
+            kept.append(token)
+        mass += weights[token] / total
+    total = sum(weights[token] for token in kept)
+    return [weights[token] / total if token in kept else 0.0 for token in range(len(row))]
+
+
+@pytest.mark.parametrize("top_k", [0, 1, 4, 99])
+@pytest.mark.parametrize("top_p", [0.01, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_truncation_is_the_plain_formula(top_k, top_p, temperature):
+    settings = config(top_k=top_k, top_p=top_p, temperature=temperature)
+    found = spread(*truncate(LOG_PROBS, settings))
+    expected = torch.tensor([[plain(row, settings) for row in rows] for rows in LOG_PROBS])
+    torch.testing.assert_close(found, expected)
+
+
+def test_draw_inverts_the_cumulated_probabilities():
+    probs = torch.tensor([0.0, 0.25, 0.0, 0.5, 0.25, 0.0]).log().expand(1, 7, 6)
+    chances = torch.tensor([[0.0, 0.2, 0.25, 0.5, 0.74, 0.75, 1 - 2**-53]], dtype=torch.float64)
+    assert draw(probs, chances, config()).tolist() == [[1, 1, 3, 3, 3, 4, 4]]
+
+
+def test_samples_are_as_frequent_as_they_are_probable(table_model):
+    logits = torch.zeros(1, 7, 7)
+    logits[0, 2, 3:] = torch.tensor([0.1, 0.2, 0.3, 0.4]).log()
+    logits[0, 2, :3] = -torch.inf
+    count = 4000
+    ids = torch.zeros(1, 1, dtype=torch.long)
+    (found,) = search(
+        table_model(logits), Sentences(ids, ids == 0), config(nbest=count, max_length=3)
+    )
+    firsts = [(*hypothesis.tokens, EOS)[0] for hypothesis in found]
+    expected = {3: 0.1 * count, 4: 0.2 * count, 5: 0.3 * count, 6: 0.4 * count}
+    chi_square = sum((firsts.count(t) - mean) ** 2 / mean for t, mean in expected.items())
+    assert chi_square < 16.3  # one in a thousand at three degrees of freedom
+
+
+def test_samples_hang_on_seed_and_index_alone(table_model):
+    logits = torch.sin(torch.arange(3 * 7 * 7).view(3, 7, 7).float())
+    model, ids = table_model(logits), torch.tensor([[0], [1], [2]])
+
+    def samples(rows, settings):
+        sentences = Sentences(
+            ids[rows], torch.ones(len(rows), 1, dtype=torch.bool), indices=tuple(rows)
+        )
+        return search(model, sentences, settings)
+
+    together = samples([0, 1, 2], config(nbest=2))
+    assert samples([2, 0], config(nbest=2)) == [together[2], together[0]]
+    assert samples([1], config(nbest=2, seed=5)) != [together[1]]
+    assert samples([1], config(nbest=1))[0][0] in together[1]
+
+
+def test_uniforms_differ_between_sentences_and_samples():
+    ids = torch.ones(3, 2, dtype=torch.long)
+    samples = Sentences(ids, ids > 0, indices=(4, 5, 4)).repeated(2)
+    chances = uniforms(samples, config(nbest=2), torch.tensor([7, 7, 9, 9, 7, 7]))
+    assert torch.equal(chances[:2], chances[4:])
+    assert len(set(chances[:4, 0].tolist())) == 4
+
+
+def test_the_score_of_a_sample_is_the_models_own(table_model):
+    logits = torch.sin(torch.arange(7 * 7).view(1, 7, 7).float())
+    ids = torch.zeros(1, 1, dtype=torch.long)
+    settings = config(temperature=0.3, top_k=2, max_length=6, nbest=3)
+    for hypothesis in search(table_model(logits), Sentences(ids, ids == 0), settings)[0]:
+        path = (2, *hypothesis.tokens, EOS)
+        log_probs = logits[0].log_softmax(-1)
+        expected = [log_probs[a, b].item() for a, b in pairwise(path)]
+        assert hypothesis.token_log_probabilities == pytest.approx(expected, abs=1e-6)
