@@ -34,7 +34,7 @@ def main() -> None:
         {c.name: c.update for c in _contenders(options, workload)},
         batches,
         {"target tokens": sum(batch.target_tokens for batch in batches)},
-        options.rounds,
+        options,
     )
     print(race.table())
     if options.json:

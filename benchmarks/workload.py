@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from race import CLOCKS
 
 from untold.config import CorpusConfig, TokenizerConfig
 from untold.corpus.batches import Batch, plan_epoch
@@ -53,6 +54,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--preset", choices=["tiny", "small", "base"], default="tiny")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--clock", choices=list(CLOCKS), default="wall", help="cpu: on a busy machine, one thread"
+    )
     parser.add_argument("--json", type=Path, help="also write the measurements here")
 
 

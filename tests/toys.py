@@ -20,7 +20,7 @@ from untold.models.seq2seq import Seq2Seq
 LETTERS = "abcdefgh"
 
 
-def write_corpus(directory: Path, pairs: int = 60, valid: int = 6, seed: int = 1) -> Path:
+def write_corpus(directory: Path, pairs: int = 60, valid: int = 3, seed: int = 1) -> Path:
     """train.src and train.tgt, valid.src and valid.tgt: words, and the same words backwards."""
     directory.mkdir(parents=True, exist_ok=True)
     dice = random.Random(seed)
@@ -51,7 +51,7 @@ def toy_values(root: Path, **sections: Mapping[str, Any]) -> dict[str, dict[str,
             "d_ffn": 12,
             "heads": 2,
             "encoder_layers": 1,
-            "decoder_layers": 2,
+            "decoder_layers": 1,
         },
         "train": {
             "steps": 12,
@@ -66,11 +66,9 @@ def toy_values(root: Path, **sections: Mapping[str, Any]) -> dict[str, dict[str,
             "device": "cpu",
             "threads": 1,
         },
-        "decode": {"max_length": 12, "beam": 2},
+        "decode": {"max_length": 5, "beam": 2},
     }
-    return {
-        name: values.get(name, {}) | dict(sections.get(name, {})) for name in values | sections
-    }
+    return {name: values.get(name, {}) | dict(sections.get(name, {})) for name in values | sections}
 
 
 def toy_config(root: Path, **sections: Mapping[str, Any]) -> Config:

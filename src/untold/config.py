@@ -36,13 +36,13 @@ Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
 
 
-class Section(BaseModel):
+class _Section(BaseModel):
     """Frozen and strict: a value of the wrong type is refused, never converted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class CorpusConfig(Section):
+class CorpusConfig(_Section):
     """Where sentence pairs are read from: two plain files, one table file, or a dataset."""
 
     source: str | None = None
@@ -80,7 +80,7 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class DataConfig(Section):
+class DataConfig(_Section):
     """The corpora and what is left out of them. Paths are relative to `root`."""
 
     source_language: str = "src"
@@ -94,7 +94,7 @@ class DataConfig(Section):
     bleu_tokenize: Literal["13a", "char", "intl", "none", "zh"] = "13a"
 
 
-class TokenizerConfig(Section):
+class TokenizerConfig(_Section):
     """How text becomes pieces. `joint` gives both languages one vocabulary."""
 
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
@@ -119,7 +119,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class ModelConfig(Section):
+class ModelConfig(_Section):
     """The shape of the model. A preset fills in what is not written out beside it."""
 
     backbone: Literal["transformer"] = "transformer"
@@ -151,7 +151,7 @@ class ModelConfig(Section):
         return self
 
 
-class TrainConfig(Section):
+class TrainConfig(_Section):
     """The course of a run. One update sees `accumulate` batches, on however many processes."""
 
     seed: CountOrZero = 1
@@ -191,7 +191,7 @@ class TrainConfig(Section):
         return self
 
 
-class DecodeConfig(Section):
+class DecodeConfig(_Section):
     """How translations are searched for."""
 
     beam: Count = 4
@@ -215,7 +215,7 @@ class DecodeConfig(Section):
         return self
 
 
-class Config(Section):
+class Config(_Section):
     """A whole run: data, tokenizer, model, training and decoding."""
 
     data: DataConfig = DataConfig()

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sacrebleu
 from sacrebleu.metrics.base import Metric
@@ -13,6 +12,7 @@ from untold.errors import UntoldError
 __all__ = ["METRICS", "Score", "corpus_scores", "split_for_rouge"]
 
 METRICS = ("bleu", "chrf", "ter", "rouge")
+_UNSPACED = "぀-ヿ㐀-鿿豈-﫿"  # kana and Chinese characters
 _ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 
@@ -50,24 +50,37 @@ def corpus_scores(
 
 def split_for_rouge(text: str) -> list[str]:
     """Words, and single characters of scripts written without spaces, as ROUGE counts them."""
-    return re.findall(r"[぀-ヿ㐀-鿿豈-﫿]|[^\W_]+", text.lower())
+    return re.findall(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+", text.lower())
 
 
 def _scorers(
     tokenize: str, lowercase: bool
 ) -> dict[str, Callable[[Sequence[str], Sequence[str]], list[Score]]]:
     return {
-        "bleu": lambda h, r: _sacre(sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize), h, r),
+        "bleu": lambda h, r: _bleu(h, r, tokenize, lowercase),
         "chrf": lambda h, r: _sacre(sacrebleu.CHRF(lowercase=lowercase), h, r),
         "ter": lambda h, r: _sacre(sacrebleu.TER(case_sensitive=not lowercase), h, r),
         "rouge": _rouge,
     }
 
 
+def _bleu(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str, lowercase: bool
+) -> list[Score]:
+    # force: our users are asked how their text is tokenised, sacreBLEU need not guess.
+    metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    result = metric.corpus_score(list(hypotheses), [list(references)])
+    precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
+    details = (
+        f"{precisions} BP {result.bp:.3f} length ratio {result.sys_len / result.ref_len:.3f} "
+        f"({result.sys_len}/{result.ref_len})"
+    )
+    return [Score("BLEU", result.score, str(metric.get_signature()), details)]
+
+
 def _sacre(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
-    result: Any = metric.corpus_score(list(hypotheses), [list(references)])
-    signature = str(metric.get_signature())
-    return [Score(result.name, float(result.score), signature, getattr(result, "verbose", ""))]
+    result = metric.corpus_score(list(hypotheses), [list(references)])
+    return [Score(result.name, float(result.score), str(metric.get_signature()))]
 
 
 class _Splitter:

@@ -54,7 +54,12 @@ class Grammar:
 
     def derives(self, source: str, target: str) -> bool:
         """Whether the grammar has this pair of tokenised sentences."""
-        return self._recognizer.derives(tuple(source.split()), tuple(target.split()))
+        return self.derive(source, target) is not None
+
+    def derive(self, source: str, target: str) -> Sample | None:
+        """This pair of tokenised sentences with its alignment; None if it is not in the grammar."""
+        tree = self._recognizer.derive(tuple(source.split()), tuple(target.split()))
+        return None if tree is None else self._sampler.read(tree)
 
     def count(self, max_words: int) -> int:
         """Derivations of at most `max_words` words a side; a pair may have more than one."""

@@ -49,7 +49,7 @@ def _check_use(notation: Notation, expansion: Expansion) -> None:
     sizes = expansion.sizes
     reached = {category for category, _ in expansion.symbols}
     ended = {s[0] for s, size in zip(expansion.symbols, sizes, strict=True) if size is not None}
-    used = {d.rule.origin for c in expansion.drafts for d in c if d.size(sizes) is not None}
+    used = {draft.rule.origin for choices in expansion.drafts for draft in choices}
     for rule in notation.rules:
         place = Place(notation.where, rule.origin)
         if rule.category not in reached:
@@ -69,7 +69,7 @@ def _check_use(notation: Notation, expansion: Expansion) -> None:
 def _check_loops(notation: Notation, plain: Plain) -> None:
     """No symbol comes back to itself without a new source word: derivations are finitely many."""
     steps = [
-        sorted({child for p in choices for child in _whole(p, plain.nullable)})
+        sorted({child for p in choices if p.children for child in _whole(p, plain.nullable)})
         for choices in plain.productions
     ]
     opened, closed = 1, 2

@@ -1,25 +1,24 @@
 """From rules with features to a plain synchronous grammar: one symbol per set of feature values.
 
 A variable that stands once on the right of a rule hands its values on as a set; one that ties two
-constituents together is written out, one production per value. What could never be brought to an
-end is gone afterwards, so no sampler ever has to turn back.
+constituents together is written out, one instance per value. What could never be brought to an end
+is left out, so no sampler ever has to turn back.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from untold.corpus.grammar_index import Bindings, Child, Constraints, Prepared, RuleIndex
+from untold.corpus.grammar_index import Bindings, Constraints, Prepared, RuleIndex
 from untold.corpus.grammar_notation import Notation, Rule
 
 __all__ = ["Draft", "Expansion", "Symbol", "expand_rules"]
 
 Symbol = tuple[str, Constraints]
-_Uses = list[tuple[int, dict[str, int]]]  # the children that a variable stands in, and their rules
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Draft:
-    """An instance of a rule (the `number`th of its category), its children not yet looked into."""
+class Draft(NamedTuple):
+    """An instance of a rule, the `number`th of its category. (A tuple: there are very many.)"""
 
     rule: Rule
     number: int
@@ -27,20 +26,10 @@ class Draft:
     weight: float
     own: int
 
-    def size(self, sizes: list[int | None]) -> int | None:
-        """The fewest words it can end with, None as long as a child cannot end."""
-        total = self.own
-        for child in self.children:
-            size = sizes[child]
-            if size is None:
-                return None
-            total += size
-        return total
-
 
 @dataclass(frozen=True)
 class Expansion:
-    """Every symbol that the start leads to, with its drafts and its size."""
+    """Every symbol that the start leads to; `sizes` is None, and drafts are gone, without an end."""
 
     symbols: list[Symbol]
     drafts: list[list[Draft]]
@@ -50,11 +39,13 @@ class Expansion:
 def expand_rules(notation: Notation) -> Expansion:
     """Instantiate every rule that the start can reach."""
     expander = _Expander(notation)
-    expander.number(notation.start, ())
+    expander.number((notation.start, ()))
     drafts: list[list[Draft]] = []
     while len(drafts) < len(expander.symbols):  # symbols are added as they are met
         drafts.append(list(expander.rewrite(expander.symbols[len(drafts)])))
-    return Expansion(expander.symbols, drafts, _sizes(drafts))
+    sizes = _sizes(drafts)
+    alive = [[d for d in c if None not in [sizes[i] for i in d.children]] for c in drafts]
+    return Expansion(expander.symbols, alive, sizes)
 
 
 class _Expander:
@@ -65,17 +56,15 @@ class _Expander:
         self.numbers: dict[Symbol, int] = {}
         self.alike: dict[tuple[str, int, Constraints], int] = {}
 
-    def number(self, category: str, constraints: Constraints) -> int:
+    def number(self, symbol: Symbol) -> int:
         """The symbol's number; symbols that allow the same rules and hand on the same are one."""
-        symbol = category, constraints
-        number = self.numbers.get(symbol)
-        if number is None:
-            mask = self.index.fitting(category, constraints)
-            handed = tuple(c for c in constraints if mask & self.index.passing(category, c[0]))
-            number = self.alike.setdefault((category, mask, handed), len(self.symbols))
-            if number == len(self.symbols):
-                self.symbols.append(symbol)
-            self.numbers[symbol] = number
+        category, constraints = symbol
+        mask, passing = self.index.fitting(category, constraints), self.index.passing
+        handed = tuple([c for c in constraints if mask & passing[category, c[0]]])
+        number = self.alike.setdefault((category, mask, handed), len(self.symbols))
+        if number == len(self.symbols):
+            self.symbols.append(symbol)
+        self.numbers[symbol] = number
         return number
 
     def rewrite(self, symbol: Symbol) -> Iterator[Draft]:
@@ -89,83 +78,72 @@ class _Expander:
             if not prepared.children:
                 yield Draft(prepared.rule, number, (), 1.0, prepared.own)
                 continue
-            bound = _unify(prepared, constraints)
-            if bound is None:
-                continue
-            masks = [
-                self.index.fitting(child.category, self._constrain(child, bound))
-                for child in prepared.children
-            ]
-            if all(masks):
-                yield from self._instances(prepared, number, bound, masks)
+            bound = dict(prepared.bindings)
+            for feature, allowed in constraints:
+                if feature in prepared.features:
+                    bound[prepared.features[feature]] &= allowed
+            if all(bound.values()):
+                yield from self._instances(prepared, number, bound)
 
-    def _instances(
-        self, prepared: Prepared, number: int, bound: Bindings, masks: list[int]
-    ) -> Iterator[Draft]:
-        uses = [
-            [
-                (position, self.index.by_value(child.category, feature))
-                for position, child in enumerate(prepared.children)
-                for feature, term in child.features
-                if term == variable
-            ]
-            for variable, _ in prepared.ties
-        ]
-        for values, weight in self._assign(prepared, uses, bound, masks):
-            named = {name: frozenset([v]) for (name, _), v in zip(prepared.ties, values, strict=True)}
-            chosen = bound | named
-            children = tuple(
-                [self.number(c.category, self._constrain(c, chosen)) for c in prepared.children]
-            )
-            yield Draft(prepared.rule, number, children, weight, prepared.own)
-
-    def _assign(
-        self, prepared: Prepared, uses: list[_Uses], bound: Bindings, masks: list[int]
-    ) -> list[tuple[tuple[str, ...], float]]:
-        """Every choice of one value per tie that leaves each child with a rule of its own."""
-        found: list[tuple[tuple[str, ...], float, list[int]]] = [((), 1.0, masks)]
-        for (name, feature), places in zip(prepared.ties, uses, strict=True):
-            values = [(v, w) for v, w in self.weights[feature].items() if v in bound[name]]
-            found = [
-                ((*before, value), share * weight, rest)
-                for before, share, left in found
-                for value, weight in values
-                if (rest := _narrow(left, places, value)) is not None
-            ]
-        return [(values, weight) for values, weight, _ in found]
-
-    def _constrain(self, child: Child, bound: Bindings) -> Constraints:
-        """Only what constrains: a feature that may take all its values is left out."""
+    def _instances(self, prepared: Prepared, number: int, bound: Bindings) -> Iterator[Draft]:
         domains = self.index.domains
-        terms = [(f, bound[t] if isinstance(t, str) else t) for f, t in child.features]
-        return tuple([term for term in terms if term[1] != domains[term[0]]])
+        names = [name for name, _ in prepared.ties]
+        for values, weight, _ in self._assign(prepared, bound):
+            chosen = dict(bound)
+            for name, value in zip(names, values, strict=True):
+                chosen[name] = frozenset((value,))
+            children = []
+            for child in prepared.children:
+                terms = [(f, chosen[t] if isinstance(t, str) else t) for f, t in child.features]
+                # only what constrains: a feature that may take all its values is left out
+                symbol = child.category, tuple([t for t in terms if t[1] != domains[t[0]]])
+                known = self.numbers.get(symbol)
+                children.append(self.number(symbol) if known is None else known)
+            yield Draft(prepared.rule, number, tuple(children), weight, prepared.own)
+
+    def _assign(self, prepared: Prepared, bound: Bindings) -> list["_Choice"]:
+        """Every choice of one value per tie that leaves each child with a rule of its own."""
+        masks = []
+        for child in prepared.children:
+            terms = [(f, bound[t] if isinstance(t, str) else t) for f, t in child.features]
+            masks.append(self.index.fitting(child.category, tuple(terms)))
+        found: list[_Choice] = [((), 1.0, masks)] if all(masks) else []
+        for name, feature in prepared.ties:
+            places = [
+                (position, self.index.by_value[child.category, f])
+                for position, child in enumerate(prepared.children)
+                for f, term in child.features
+                if term == name
+            ]
+            options = [(v, w) for v, w in self.weights[feature].items() if v in bound[name]]
+            found = _choose(found, options, places)
+        return found
 
 
-def _narrow(masks: list[int], places: _Uses, value: str) -> list[int] | None:
-    """The rules left to each child once a tie has this value; None where a child has none."""
-    masks = masks.copy()
-    for position, by_value in places:
-        masks[position] &= by_value[value]
-        if not masks[position]:
-            return None
-    return masks
+_Choice = tuple[tuple[str, ...], float, list[int]]  # values, weight, the rules left to each child
 
 
-def _unify(prepared: Prepared, constraints: Constraints) -> Bindings | None:
-    """The variables' values under the constraints from above; None where they contradict."""
-    bound = dict(prepared.bindings)
-    for name, allowed in constraints:
-        variable = prepared.features.get(name)
-        if variable is not None:
-            bound[variable] &= allowed
-            if not bound[variable]:
-                return None
-    return bound
+def _choose(
+    found: list[_Choice],
+    options: list[tuple[str, float]],
+    places: list[tuple[int, dict[str, int]]],
+) -> list[_Choice]:
+    """One more tie: each choice so far with each value that leaves a rule wherever it stands."""
+    longer: list[_Choice] = []
+    for values, share, masks in found:
+        for value, weight in options:
+            left = masks.copy()
+            for position, by_value in places:
+                left[position] &= by_value[value]
+            if all(left):
+                longer.append(((*values, value), share * weight, left))
+    return longer
 
 
 def _sizes(drafts: list[list[Draft]]) -> list[int | None]:
     """The fewest words each symbol can end with; None where it never ends."""
-    sizes: list[int | None] = [None] * len(drafts)
+    never = float("inf")
+    sizes = [never] * len(drafts)
     parents: list[set[int]] = [set() for _ in drafts]
     for symbol, choices in enumerate(drafts):
         for draft in choices:
@@ -175,9 +153,10 @@ def _sizes(drafts: list[list[Draft]]) -> list[int | None]:
     while waiting:
         changed: set[int] = set()
         for symbol in sorted(waiting, reverse=True):  # children mostly have the higher numbers
-            found = [size for d in drafts[symbol] if (size := d.size(sizes)) is not None]
-            if found and min(found) != sizes[symbol]:
-                sizes[symbol] = min(found)
+            ends = [d.own + sum([sizes[child] for child in d.children]) for d in drafts[symbol]]
+            best = min(ends, default=never)
+            if best < sizes[symbol]:
+                sizes[symbol] = best
                 changed |= parents[symbol]
         waiting = changed
-    return sizes
+    return [None if size == never else int(size) for size in sizes]

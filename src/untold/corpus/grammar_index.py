@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from untold.corpus.grammar_notation import Features, Notation, Rule, Variable, Word
+from untold.corpus.grammar_notation import Notation, Rule, Variable, Word
 
 __all__ = ["Bindings", "Child", "Constraints", "Prepared", "RuleIndex"]
 
@@ -32,53 +32,52 @@ class Prepared:
 
 
 class RuleIndex:
-    """The rules by category, and quick answers to what fits."""
+    """The rules by category.
+
+    `by_value[category, feature][value]` are the rules that can have the value, and
+    `passing[category, feature]` those that hand the feature on to a constituent.
+    """
 
     def __init__(self, notation: Notation) -> None:
         self.domains = {name: frozenset(values) for name, values in notation.features.items()}
         self.rules: dict[str, list[Prepared]] = defaultdict(list)
         for rule in notation.rules:
             self.rules[rule.category].append(self._prepare(rule))
-        self._by_value: dict[tuple[str, str], dict[str, int]] = {}
-        self._passing: dict[tuple[str, str], int] = {}
+        self.by_value: dict[tuple[str, str], dict[str, int]] = {}
+        self.passing: dict[tuple[str, str], int] = {}
+        for category, rules in self.rules.items():
+            for feature, domain in self.domains.items():
+                self._index(category, feature, domain, rules)
+        self._fits: dict[tuple[str, str, frozenset[str]], int] = {}
 
     def fitting(self, category: str, constraints: Constraints) -> int:
         """The rules of the category that contradict no single constraint."""
         mask = (1 << len(self.rules[category])) - 1
         for name, allowed in constraints:
-            mask &= self.fit(category, name, allowed)
+            key = category, name, allowed
+            fit = self._fits.get(key)
+            if fit is None:
+                masks, fit = self.by_value[category, name], 0
+                for value in allowed:
+                    fit |= masks[value]
+                self._fits[key] = fit
+            mask &= fit
         return mask
 
-    def fit(self, category: str, feature: str, allowed: frozenset[str]) -> int:
-        """The rules of the category that can have one of the allowed values."""
-        by_value = self.by_value(category, feature)
-        mask = 0
-        for value in allowed:
-            mask |= by_value[value]
-        return mask
-
-    def by_value(self, category: str, feature: str) -> dict[str, int]:
-        """For each value of a feature, the rules of the category that can have it."""
-        key = category, feature
-        masks = self._by_value.get(key)
-        if masks is None:
-            masks = self._by_value[key] = dict.fromkeys(self.domains[feature], 0)
-            for number, prepared in enumerate(self.rules[category]):
-                term = prepared.rule.features.get(feature, self.domains[feature])
-                values = prepared.bindings[term.name] if isinstance(term, Variable) else term
-                for value in values:
-                    masks[value] |= 1 << number
-        return masks
-
-    def passing(self, category: str, feature: str) -> int:
-        """The rules of the category that hand this feature on to a constituent."""
-        key = category, feature
-        mask = self._passing.get(key)
-        if mask is None:
-            rules = enumerate(self.rules[category])
-            mask = sum(1 << number for number, prepared in rules if feature in prepared.features)
-            self._passing[key] = mask
-        return mask
+    def _index(
+        self, category: str, feature: str, domain: frozenset[str], rules: list[Prepared]
+    ) -> None:
+        masks = dict.fromkeys(domain, 0)
+        passing = 0
+        for number, prepared in enumerate(rules):
+            term = prepared.rule.features.get(feature, domain)
+            if isinstance(term, Variable):
+                passing |= 1 << number
+                term = prepared.bindings[term.name]
+            for value in term:
+                masks[value] |= 1 << number
+        self.by_value[category, feature] = masks
+        self.passing[category, feature] = passing
 
     def _prepare(self, rule: Rule) -> Prepared:
         bindings: Bindings = dict(rule.domains)
@@ -91,17 +90,19 @@ class RuleIndex:
                     bindings[term.name] = bindings.get(term.name, domain) & domain
                     uses[term.name] = uses.get(term.name, 0) + (position > 0)
                     named.setdefault(term.name, name)
+        children = [
+            [(n, t.name if isinstance(t, Variable) else t) for n, t in sorted(c.features.items())]
+            for c in rule.children
+        ]
         words = [sum(isinstance(item, Word) for item in s) for s in (rule.source, rule.target)]
         return Prepared(
             rule=rule,
             features={n: t.name for n, t in rule.features.items() if isinstance(t, Variable)},
             bindings=bindings,
             ties=tuple((name, named[name]) for name, count in uses.items() if count > 1),
-            children=tuple(_child(c.category, c.features) for c in rule.children),
+            children=tuple(
+                Child(c.category, tuple(terms))
+                for c, terms in zip(rule.children, children, strict=True)
+            ),
             own=max(words),
         )
-
-
-def _child(category: str, features: Features) -> Child:
-    terms = ((n, t.name if isinstance(t, Variable) else t) for n, t in sorted(features.items()))
-    return Child(category, tuple(terms))

@@ -1,4 +1,4 @@
-"""What a grammar file says, as values: features, rules and the header. docs/grammars.md tells how."""
+"""What a grammar file says, as values: features, rules and header. See docs/grammars.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Variable:
-    """A feature value that is the same wherever its name stands in a rule, one of `values` if any."""
+    """A value that is the same wherever its name stands in a rule; one of `values`, if given."""
 
     name: str
     values: frozenset[str] | None = None

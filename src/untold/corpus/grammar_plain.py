@@ -1,21 +1,22 @@
 """The plain synchronous grammar that is sampled from: no features, no dead ends."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import prod
+from typing import NamedTuple
 
-from untold.corpus.grammar_expansion import Draft, Expansion, Symbol
+from untold.corpus.grammar_expansion import Expansion, Symbol
 from untold.corpus.grammar_notation import Item, Slot
 
 __all__ = ["Plain", "Production", "finish"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Production:
-    """One way to rewrite a symbol; neither side ends with fewer than `size` words' room.
+class Production(NamedTuple):
+    """One way to rewrite a symbol. (A tuple: there are very many.)
 
-    `size` is the larger of its own sides' words plus the sizes of its children.
+    `size` bounds the words of both sides at its shortest: the longer of its own two sides and the
+    sizes of its children.
     """
 
     children: tuple[int, ...]
@@ -37,80 +38,67 @@ class Plain:
 
 
 def finish(expansion: Expansion) -> Plain:
-    """Leave out what never ends, and share each rule's weight among its instances."""
-    sizes = expansion.sizes
-    kept = [number for number, size in enumerate(sizes) if size is not None]
+    """Number the symbols that end, and share each rule's weight among its instances."""
+    kept = {old: size for old, size in enumerate(expansion.sizes) if size is not None}
     numbers = {old: new for new, old in enumerate(kept)}
     fits = _fits(expansion)
     productions = []
     for old in kept:
-        alive = [draft for draft in expansion.drafts[old] if draft.size(sizes) is not None]
-        shares = [draft.weight * prod(fits[c] for c in draft.children) for draft in alive]
+        drafts = expansion.drafts[old]
+        shares = [draft.weight * prod([fits[c] for c in draft.children]) for draft in drafts]
         totals: dict[int, float] = defaultdict(float)
-        for draft, share in zip(alive, shares, strict=True):
+        for draft, share in zip(drafts, shares, strict=True):
             totals[draft.number] += share
-        productions.append(
-            tuple(
-                _produce(draft, numbers, sizes, share / totals[draft.number])
-                for draft, share in zip(alive, shares, strict=True)
+        choices = [
+            Production(
+                children=tuple([numbers[child] for child in draft.children]),
+                source=draft.rule.source,
+                target=draft.rule.target,
+                weight=draft.rule.weight * share / totals[draft.number],
+                size=draft.own + sum([kept[child] for child in draft.children]),
+                origin=draft.rule.origin,
             )
-        )
+            for draft, share in zip(drafts, shares, strict=True)
+        ]
+        productions.append(tuple(choices))
     names = tuple(_show(expansion.symbols[old]) for old in kept)
-    ends = tuple(size for size in sizes if size is not None)
-    return Plain(names, tuple(productions), ends, _nullable(productions))
-
-
-def _produce(
-    draft: Draft, numbers: dict[int, int], sizes: list[int | None], share: float
-) -> Production:
-    return Production(
-        children=tuple(numbers[child] for child in draft.children),
-        source=draft.rule.source,
-        target=draft.rule.target,
-        weight=draft.rule.weight * share,
-        size=draft.size(sizes) or 0,
-        origin=draft.rule.origin,
-    )
+    return Plain(names, tuple(productions), tuple(kept.values()), _nullable(productions))
 
 
 def _fits(expansion: Expansion) -> list[float]:
-    """How likely a free choice would meet each symbol's features; 1 for symbols without end.
+    """How likely a free choice would meet each symbol's features; 1 where a category has no end.
 
     Instances of a rule share its weight in this proportion, so that a word is as likely in a large
-    class as in a small one, a rare gender say. A symbol that may contain itself has too many
-    derivations for its features to matter.
+    class as in a small one, a rare gender say. A category that may contain itself has derivations
+    enough for any features.
     """
+    finite = _finite_categories(expansion)
     totals: dict[str, float] = defaultdict(float)
     for rule in {id(d.rule): d.rule for choices in expansion.drafts for d in choices}.values():
         totals[rule.category] += rule.weight
-    fits = [1.0] * len(expansion.symbols)
-    for symbol in _finite(expansion.drafts):
-        fits[symbol] = sum(
-            draft.rule.weight / totals[draft.rule.category]
-            * draft.weight * prod(fits[child] for child in draft.children)
+
+    @cache
+    def fit(symbol: int) -> float:
+        category, _ = expansion.symbols[symbol]
+        if category not in finite:
+            return 1.0
+        return sum(
+            draft.rule.weight * draft.weight * prod(fit(child) for child in draft.children)
             for draft in expansion.drafts[symbol]
-            if draft.size(expansion.sizes) is not None
-        )
-    return fits
+        ) / (totals[category] or 1.0)
+
+    return [fit(symbol) for symbol in range(len(expansion.symbols))]
 
 
-def _finite(drafts: list[list[Draft]]) -> Iterator[int]:
-    """The symbols with finitely many derivations, children before their parents."""
-    parents: list[list[int]] = [[] for _ in drafts]
-    missing: list[int] = []
-    for symbol, choices in enumerate(drafts):
-        children = sorted({child for draft in choices for child in draft.children})
-        missing.append(len(children))
-        for child in children:
-            parents[child].append(symbol)
-    ready = [symbol for symbol, count in enumerate(missing) if count == 0]
-    while ready:
-        symbol = ready.pop()
-        yield symbol
-        for parent in parents[symbol]:
-            missing[parent] -= 1
-            if missing[parent] == 0:
-                ready.append(parent)
+def _finite_categories(expansion: Expansion) -> set[str]:
+    """The categories that lead to no category that can contain itself."""
+    below: dict[str, set[str]] = defaultdict(set)
+    for (category, _), choices in zip(expansion.symbols, expansion.drafts, strict=True):
+        below[category] |= {expansion.symbols[child][0] for d in choices for child in d.children}
+    finite: set[str] = set()
+    while more := {c for c, inside in below.items() if c not in finite and inside <= finite}:
+        finite |= more
+    return finite
 
 
 def _nullable(productions: list[tuple[Production, ...]]) -> tuple[bool, ...]:

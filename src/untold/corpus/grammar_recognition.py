@@ -1,16 +1,17 @@
-"""Is this pair in the grammar, and how many derivations are there? Exact answers, by tables."""
+"""How does the grammar derive this pair, and how many derivations are there? Exact, by tables."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 
-from untold.corpus.grammar_notation import Notation, Slot, Word
+from untold.corpus.grammar_notation import Item, Notation, Slot, Word
 from untold.corpus.grammar_plain import Plain, Production
+from untold.corpus.grammar_sampling import Tree
 
 __all__ = ["Recognizer", "count_derivations"]
 
 Span = tuple[int, int]
-Items = tuple[Word | int, ...]
 
 
 def count_derivations(plain: Plain, max_words: int) -> int:
@@ -41,7 +42,7 @@ def count_derivations(plain: Plain, max_words: int) -> int:
 
 
 class Recognizer:
-    """Finds whether a pair is derivable: source spans top-down, each with all its target spans."""
+    """Finds a derivation of a pair: source spans top-down, each with all its target spans."""
 
     def __init__(self, notation: Notation, plain: Plain) -> None:
         self.notation = notation
@@ -50,49 +51,56 @@ class Recognizer:
         self.starts, self.inside = self._masks()
         self.index = [self._by_first(choices) for choices in plain.productions]
 
-    def derives(self, source: tuple[str, ...], target: tuple[str, ...]) -> bool:
-        """Whether the start derives exactly this pair, capitals and absorbed marks included."""
+    def derive(self, source: tuple[str, ...], target: tuple[str, ...]) -> Tree | None:
+        """A derivation of exactly this pair, capitals and absorbed marks included; None if none."""
         sides = [
             _Side(
-                words, language in self.notation.capitalize, self.notation.absorb.get(language, {})
+                words,
+                language in self.notation.capitalize,
+                self.notation.absorb.get(language, {}),
             )
             for words, language in zip((source, target), self.notation.languages, strict=True)
         ]
-        return (0, len(target)) in _Search(self, sides[0], sides[1]).spans(0, 0, len(source))
+        search = _Search(self, sides[0], sides[1])
+        whole = (0, len(source)), (0, len(target))
+        return search.tree(0, *whole) if whole[1] in search.spans(0, *whole[0]) else None
 
     def _masks(self) -> tuple[list[int], list[int]]:
         """Per symbol, as bits: the source words that can open it, and all those within it."""
-        starts, inside = [0] * len(self.plain.productions), [0] * len(self.plain.productions)
+        parts = [self._parts(choices) for choices in self.plain.productions]
+        opening, within = [part[0] for part in parts], [part[1] for part in parts]
         changed = True
         while changed:
             changed = False
-            for symbol in range(len(starts) - 1, -1, -1):
-                opening, within = starts[symbol], inside[symbol]
-                for production in self.plain.productions[symbol]:
-                    masks = self._production_masks(production, starts, inside)
-                    opening, within = opening | masks[0], within | masks[1]
-                if (opening, within) != (starts[symbol], inside[symbol]):
-                    starts[symbol], inside[symbol], changed = opening, within, True
-        return starts, inside
-
-    def _production_masks(
-        self, production: Production, starts: list[int], inside: list[int]
-    ) -> tuple[int, int]:
-        opening = within = 0
-        open_still = True
-        absorb = self.notation.absorb.get(self.notation.languages[0], {})
-        for item in production.source:
-            if isinstance(item, Word):
-                bit = 1 << self.words.setdefault(item.text, len(self.words))
-                opening |= bit if open_still else 0
-                within |= bit
-                open_still = open_still and item.text in absorb
-            else:
-                child = production.children[item.child]
-                opening |= starts[child] if open_still else 0
-                within |= inside[child]
-                open_still = open_still and self.plain.nullable[child]
+            for symbol in range(len(parts) - 1, -1, -1):  # children mostly come later
+                _, _, first, inner = parts[symbol]
+                masks = opening[symbol], within[symbol]
+                for child in first:
+                    opening[symbol] |= opening[child]
+                for child in inner:
+                    within[symbol] |= within[child]
+                changed = changed or masks != (opening[symbol], within[symbol])
         return opening, within
+
+    def _parts(self, choices: tuple[Production, ...]) -> tuple[int, int, set[int], set[int]]:
+        """Of one symbol: its own words, first and all, and its children, first and all."""
+        absorb = self.notation.absorb.get(self.notation.languages[0], {})
+        opening = within = 0
+        first: set[int] = set()
+        inner: set[int] = set()
+        for production in choices:
+            opens = True
+            inner.update(production.children)
+            for item in production.source:
+                if isinstance(item, Word):
+                    bit = 1 << self.words.setdefault(item.text, len(self.words))
+                    within |= bit
+                    opening |= bit * opens
+                    opens = opens and item.text in absorb
+                elif opens:
+                    first.add(production.children[item.child])
+                    opens = self.plain.nullable[production.children[item.child]]
+        return opening, within, first, inner
 
     def _by_first(self, choices: tuple[Production, ...]) -> dict[str, list[Production]]:
         """Productions by the word they must open with; "" where it is not a fixed word."""
@@ -100,20 +108,18 @@ class Recognizer:
         index: dict[str, list[Production]] = defaultdict(list)
         for production in choices:
             first = production.source[0] if production.source else None
-            fixed = isinstance(first, Word) and first.text not in absorb
-            index[first.text if isinstance(first, Word) and fixed else ""].append(production)
+            text = first.text if isinstance(first, Word) else ""
+            index["" if text in absorb else text].append(production)
         return index
 
 
+@dataclass(frozen=True)
 class _Side:
     """One sentence, and the ways in which a terminal can stand at a position of it."""
 
-    def __init__(
-        self, words: tuple[str, ...], capitalize: bool, absorb: dict[str, frozenset[str]]
-    ) -> None:
-        self.words = words
-        self.capitalize = capitalize
-        self.absorb = absorb
+    words: tuple[str, ...]
+    capitalize: bool
+    absorb: Mapping[str, frozenset[str]]
 
     def spellings(self, position: int) -> list[str]:
         """The grammar's words that read as the word here: a capital may be the sentence's own."""
@@ -135,35 +141,56 @@ class _Side:
         return ends
 
 
+@dataclass(frozen=True)
+class _Step:
+    """How a symbol covers a span of both sides: a production, and its children's spans."""
+
+    production: Production
+    source: tuple[Span, ...]
+    target: tuple[Span, ...]
+
+
+_Parts = tuple[tuple[int, Span], ...]  # children with their spans
+
+
 class _Search:
     def __init__(self, recognizer: Recognizer, source: _Side, target: _Side) -> None:
         self.recognizer = recognizer
         self.source = source
         self.target = target
-        self.memo: dict[tuple[int, int, int], frozenset[Span]] = {}
+        self.memo: dict[tuple[int, int, int], dict[Span, _Step]] = {}
+        known = recognizer.words
+        self.bits = [
+            sum(1 << known[word] for word in source.spellings(position) if word in known)
+            for position in range(len(source.words))
+        ]
 
-    def spans(self, symbol: int, start: int, end: int) -> frozenset[Span]:
+    def tree(self, symbol: int, source: Span, target: Span) -> Tree:
+        """The derivation behind a pair of spans that `spans` has found."""
+        step = self.spans(symbol, *source)[target]
+        parts = zip(step.production.children, step.source, step.target, strict=True)
+        return (step.production, *(self.tree(*part) for part in parts))
+
+    def spans(self, symbol: int, start: int, end: int) -> dict[Span, _Step]:
         """The target spans that the symbol derives together with this source span."""
         key = symbol, start, end
         if key not in self.memo:
-            found: set[Span] = set()
+            found: dict[Span, _Step] = {}
             if self._possible(symbol, start, end):
                 for production in self._candidates(symbol, start):
-                    for children in self._split(production, 0, start, end):
-                        found |= self._targets(production, children)
-            self.memo[key] = frozenset(found)
+                    for parts in self._split(production, production.source, start, end):
+                        self._cover(production, dict(parts), found)
+            self.memo[key] = found
         return self.memo[key]
 
     def _possible(self, symbol: int, start: int, end: int) -> bool:
+        """Whether the words of the span are words of the symbol, and the first can be its first."""
         if start == end:
             return self.recognizer.plain.nullable[symbol]
-        return self._bits(start, self.recognizer.starts[symbol]) and all(
-            self._bits(position, self.recognizer.inside[symbol]) for position in range(start, end)
+        inside = self.recognizer.inside[symbol]
+        return bool(self.recognizer.starts[symbol] & self.bits[start]) and all(
+            [inside & bits for bits in self.bits[start:end]]
         )
-
-    def _bits(self, position: int, mask: int) -> bool:
-        numbers = (self.recognizer.words.get(word) for word in self.source.spellings(position))
-        return any(number is not None and mask >> number & 1 for number in numbers)
 
     def _candidates(self, symbol: int, start: int) -> Iterator[Production]:
         index = self.recognizer.index[symbol]
@@ -171,35 +198,61 @@ class _Search:
             yield from index.get(word, ())
 
     def _split(
-        self, production: Production, item: int, start: int, end: int
-    ) -> Iterator[dict[int, frozenset[Span]]]:
-        """Every way to lay the source side's items from here on over the span."""
-        if item == len(production.source):
-            if start == end:
-                yield {}
-            return
-        part = production.source[item]
-        last = item == len(production.source) - 1
-        if isinstance(part, Word):
-            for position in self.source.after(part.text, start):
+        self, production: Production, items: tuple[Item, ...], start: int, end: int
+    ) -> Iterator[_Parts]:
+        """Every way to lay these items of the source side over the span."""
+        if not items:
+            yield from [()] if start == end else []
+        elif isinstance(items[0], Word):
+            for position in self.source.after(items[0].text, start):
                 if position <= end:
-                    yield from self._split(production, item + 1, position, end)
-            return
-        for position in range(end if last else start, end + 1):
-            for rest in self._split(production, item + 1, position, end):
-                spans = self.spans(production.children[part.child], start, position)
-                if not spans:
-                    break
-                yield {**rest, part.child: spans}
+                    yield from self._split(production, items[1:], position, end)
+        else:
+            for position in range(start if items[1:] else end, end + 1):
+                if self._possible(production.children[items[0].child], start, position):
+                    yield from self._part(production, items, (start, position), end)
 
-    def _targets(self, production: Production, children: dict[int, frozenset[Span]]) -> set[Span]:
+    def _part(
+        self, production: Production, items: tuple[Item, ...], span: Span, end: int
+    ) -> Iterator[_Parts]:
+        """The ways in which the first item has this span; it is looked into last."""
+        assert isinstance(items[0], Slot)
+        child = items[0].child
+        for rest in self._split(production, items[1:], span[1], end):
+            if not self.spans(production.children[child], *span):
+                return
+            yield ((child, span), *rest)
+
+    def _cover(
+        self, production: Production, parts: dict[int, Span], found: dict[Span, _Step]
+    ) -> None:
         """Lay the target side's items one after another over the target sentence."""
-        reached = {(position, position) for position in range(len(self.target.words) + 1)}
+        reached: dict[Span, _Parts] = {(k, k): () for k in range(len(self.target.words) + 1)}
         for item in production.target:
-            if isinstance(item, Word):
-                reached = {(k, m) for k, at in reached for m in self.target.after(item.text, at)}
-            else:
-                reached = {
-                    (k, m) for k, at in reached for start, m in children[item.child] if start == at
-                }
-        return reached
+            reached = dict(self._extend(production, item, parts, reached))
+        children = range(len(production.children))
+        for span, chosen in reached.items():
+            places = dict(chosen)
+            step = _Step(
+                production, tuple(parts[c] for c in children), tuple(places[c] for c in children)
+            )
+            found.setdefault(span, step)
+
+    def _extend(
+        self,
+        production: Production,
+        item: Item,
+        parts: dict[int, Span],
+        reached: dict[Span, _Parts],
+    ) -> Iterator[tuple[Span, _Parts]]:
+        """What is reached with one more item of the target side."""
+        if isinstance(item, Slot):
+            spans = self.spans(production.children[item.child], *parts[item.child])
+            for (start, at), chosen in reached.items():
+                for span in spans:
+                    if span[0] == at:
+                        yield (start, span[1]), (*chosen, (item.child, span))
+            return
+        for (start, at), chosen in reached.items():
+            for position in self.target.after(item.text, at):
+                yield (start, position), chosen

@@ -200,7 +200,7 @@ def _tags(text: str | None) -> tuple[int, ...]:
 
 
 def _settle(side: list[Item], tags: tuple[int, ...] | None) -> tuple[Item, ...]:
-    """The side with `tags` for every word, or with its own tags cleared of those without partner."""
+    """The side with `tags` for every word, or with its own tags but the mark of no partner."""
     if tags is not None:
         return tuple([Word(item.text, tags) for item in side if isinstance(item, Word)])
     return tuple([_clear(item) if _NO_PARTNER in item.tags else item for item in side])

@@ -3,19 +3,20 @@
 import random
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from untold.corpus.grammar_notation import Item, Notation, Slot
 from untold.corpus.grammar_plain import Plain, Production
 
-__all__ = ["Sample", "Sampler"]
+__all__ = ["Sample", "Sampler", "Tree"]
 
-Tree = list  # [production, number of the node, child, child, ...]: plain lists, for speed
+Tree = Sequence[Any]  # a production, then one tree per child: no class, for speed
 Links = list[tuple[int, int]]  # (node and tag in one number, position of the word)
 
-_TAGS = 64  # more tags than any rule has
+_TAGS = 1 << 16  # more than any tag
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,21 @@ class Sampler:
     def sample(self, rng: random.Random) -> Sample:
         """One pair; draws again while a side is shorter than the grammar allows."""
         while True:
-            tree = self._grow(rng.random)
-            source, source_links = self._spell(tree, 0)
-            target, target_links = self._spell(tree, 1)
-            if len(source) >= self.shortest and len(target) >= self.shortest:
-                return Sample(tuple(source), tuple(target), _join(source_links, target_links))
+            sample = self.read(self._grow(rng.random))
+            if min(len(sample.source), len(sample.target)) >= self.shortest:
+                return sample
+
+    def read(self, tree: Tree) -> Sample:
+        """The pair that a derivation spells."""
+        source, source_links = self._spell(tree, 0)
+        target, target_links = self._spell(tree, 1)
+        return Sample(tuple(source), tuple(target), _join(source_links, target_links))
 
     def _grow(self, draw: Callable[[], float]) -> Tree:
         """A whole tree, leftmost node first; `spare` words are left beyond what all nodes need."""
         spare = self.longest - self.sizes[0]
-        root: Tree = []
-        waiting: list[tuple[int, Tree]] = [(0, root)]
-        number = 0
+        root: list[Any] = []
+        waiting: list[tuple[int, list[Any]]] = [(0, root)]
         while waiting:
             symbol, node = waiting.pop()
             budget = self.sizes[symbol] + spare
@@ -67,10 +71,10 @@ class Sampler:
             last = len(choices) - 1
             production = choices[bisect(weights, draw() * weights[-1], 0, last) if last else 0]
             spare = budget - production.size
-            children: list[Tree] = [[] for _ in production.children]
-            node += (production, number, *children)
-            number += _TAGS
-            waiting += zip(production.children[::-1], children[::-1], strict=True)
+            node.append(production)
+            if production.children:
+                node += [[] for _ in production.children]
+                waiting += zip(production.children[::-1], node[:0:-1], strict=True)
         return root
 
     def _within(self, symbol: int, budget: int) -> tuple[list[Production], list[float]]:
@@ -87,21 +91,24 @@ class Sampler:
         capitalize, absorb = self.sides[side]
         words: list[str] = []
         links: Links = []
-        waiting = [(item, tree, ()) for item in _items(tree, side)[::-1]]
-        while waiting:
-            item, node, keys = waiting.pop()
-            if item.tags:
-                keys += tuple([node[1] + tag for tag in item.tags])
-            if isinstance(item, Slot):
-                node = node[item.child + 2]
-                waiting += [(item, node, keys) for item in _items(node, side)[::-1]]
-                continue
-            while absorb and words and item.text in absorb.get(words[-1], ()):
-                words.pop()
-                links = [link for link in links if link[1] != len(words)]
-            for key in keys:
-                links.append((key, len(words)))
-            words.append(item.text)
+        open_nodes: list[tuple[Tree, Iterator[Item], tuple[int, ...]]] = []
+        open_nodes.append((tree, iter(_items(tree, side)), ()))
+        while open_nodes:
+            node, items, outer = open_nodes[-1]
+            for item in items:
+                keys = outer + _keys(node, item.tags) if item.tags else outer
+                if isinstance(item, Slot):
+                    child = node[item.child + 1]
+                    open_nodes.append((child, iter(_items(child, side)), keys))
+                    break
+                while absorb and words and item.text in absorb.get(words[-1], ()):
+                    words.pop()
+                    links = [link for link in links if link[1] != len(words)]
+                for key in keys:
+                    links.append((key, len(words)))
+                words.append(item.text)
+            else:
+                open_nodes.pop()
         if capitalize and words:
             words[0] = words[0][:1].upper() + words[0][1:]
         return words, links
@@ -109,6 +116,12 @@ class Sampler:
 
 def _items(node: Tree, side: int) -> tuple[Item, ...]:
     return node[0].target if side else node[0].source
+
+
+def _keys(node: Tree, tags: tuple[int, ...]) -> tuple[int, ...]:
+    """The tags as numbers that tell this node from others that came by the same rule."""
+    base = id(node) * _TAGS
+    return tuple([base + tag for tag in tags])
 
 
 def _join(source: Links, target: Links) -> tuple[tuple[int, int], ...]:

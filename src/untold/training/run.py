@@ -70,9 +70,9 @@ class TrainResult:
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
     """Train until the run is over; a run that already has checkpoints goes on from the last one."""
     device = _device(config)
+    _check_shares(config, World.count())
     world = World.join(device.type, config.train.timeout_minutes)
     try:
-        _check_world(config, world)
         if config.train.threads is not None:
             torch.set_num_threads(config.train.threads)
         voice = Reporter(options.out, config.train.steps) if reporter is None else reporter
@@ -217,11 +217,11 @@ def _device(config: Config) -> torch.device:
     return torch.device("cuda", World.local())
 
 
-def _check_world(config: Config, world: World) -> None:
-    if config.train.accumulate % world.size:
+def _check_shares(config: Config, processes: int) -> None:
+    if config.train.accumulate % processes:
         raise UntoldError(
             f"train.accumulate = {config.train.accumulate} batches an update cannot be shared "
-            f"evenly by {world.size} processes: make it a multiple of {world.size}"
+            f"evenly by {processes} processes: make it a multiple of {processes}"
         )
 
 

@@ -26,13 +26,17 @@ class World:
     @classmethod
     def join(cls, device: str, timeout_minutes: float) -> "World":
         """Meet the others, if torchrun started any; one that stays silent ends the job in time."""
-        size = int(os.environ.get("WORLD_SIZE", "1"))
-        if size == 1:
+        if cls.count() == 1:
             return cls()
         timeout = timedelta(minutes=timeout_minutes)
         with _meeting():
             dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=timeout)
-        return cls(dist.get_rank(), size)
+        return cls(dist.get_rank(), dist.get_world_size())
+
+    @staticmethod
+    def count() -> int:
+        """How many processes torchrun started; known before they meet."""
+        return int(os.environ.get("WORLD_SIZE", "1"))
 
     @staticmethod
     def local() -> int:

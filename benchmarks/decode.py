@@ -1,0 +1,116 @@
+"""Decoding speed against other toolkits: beam search over the same batches of ids.
+
+    python benchmarks/decode.py --source test.en --model runs/mine --threads 1
+
+Translations of a model of random weights run to the limit, and two models never agree where to stop.
+So in the first race every contender makes exactly as many tokens for a batch as its longest source
+has, whatever the weights: the work is equal. The second race, with a trained --model only, lets each
+stop where it will; the contenders in it have the same weights, so their translations should be the
+same too, and the lines that are get counted. No contender has a length penalty, since formulas
+differ. Sources are sorted by length and batched by tokens alike for all; ids go in and come out.
+"""
+
+import argparse
+
+import torch
+from contenders import shape
+from race import Race, run_race, write_json
+from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, converted, marian
+from workload import add_options, read_workload
+
+from untold.corpus.batches import plan_by_length
+from untold.corpus.vocabulary import EOS
+from untold.models.build import build_model
+from untold.models.files import TrainedModel, load_model
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(options.threads)
+    trained, rows = _prepare(options)
+    plan = plan_by_length([len(row) for row in rows], options.batch_tokens)
+    batches = [[rows[index] for index in indices] for indices in plan]
+    searchers = _searchers(trained, options)
+    races = [_race("equal lengths", searchers, [SourceBatch(b, _longest(b)) for b in batches], options)]
+    if options.model:
+        same = [searcher for searcher in searchers if searcher.name != MARIAN]
+        jobs = [SourceBatch(batch, None) for batch in batches]
+        _print_agreement(same, jobs)
+        races.append(_race("own lengths", same, jobs, options))
+    if options.json:
+        facts = {name: str(value) for name, value in vars(options).items()}
+        write_json(options.json, races, facts)
+
+
+MARIAN = "Hugging Face Marian"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    add_options(parser)
+    parser.add_argument("--model", help="a model directory or run: its weights and vocabulary")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--batch-tokens", type=int, default=1024, help="source tokens in a batch")
+    parser.add_argument("--sentences", type=int, default=200)
+    return parser.parse_args()
+
+
+def _prepare(options: argparse.Namespace) -> tuple[TrainedModel, list[list[int]]]:
+    """The model, and sources that end in EOS."""
+    if options.model:
+        trained = load_model(options.model)
+        workload = read_workload(options, trained.tokenizers)
+    else:
+        workload = read_workload(options)
+        config = shape(options.preset, 0.0)
+        torch.manual_seed(1)
+        model = build_model(config.model, (options.vocabulary,) * 2, shared=True)
+        trained = TrainedModel(model.eval(), config, workload.tokenizers)
+    sources = [source for source, _ in workload.pairs[: options.sentences]]
+    return trained, [[*source, EOS] for source in sources]
+
+
+def _searchers(trained: TrainedModel, options: argparse.Namespace) -> list[Searcher]:
+    model, config = trained.model, trained.config
+    size = model.output_embedding().shape[0]
+    found: list[Searcher] = [
+        Untold(model, options.beam),
+        HuggingFace(MARIAN, marian(config, size), options.beam),
+        HuggingFace("Hugging Face M2M100, same weights", converted(model, config), options.beam),
+    ]
+    try:
+        found.append(CTranslate2(model, options.beam, options.threads))
+    except ImportError as error:
+        print(f"CTranslate2 does not take part: {error}")
+    return found
+
+
+def _longest(rows: list[list[int]]) -> int:
+    return max(map(len, rows))
+
+
+def _race(
+    title: str, searchers: list[Searcher], jobs: list[SourceBatch], options: argparse.Namespace
+) -> Race:
+    found = [len(row) + 1 for job in jobs for row in searchers[0].search(job)]
+    race = run_race(
+        f"Decoding, {title}, beam {options.beam}, {options.threads} thread(s), {len(found)} "
+        f"sentences in {len(jobs)} batches",
+        {searcher.name: searcher.search for searcher in searchers},
+        jobs,
+        {"sentences": len(found), "tokens": sum(found)},
+        options,
+    )
+    print(race.table(), flush=True)
+    return race
+
+
+def _print_agreement(searchers: list[Searcher], jobs: list[SourceBatch]) -> None:
+    ours, *others = ([row for job in jobs for row in s.search(job)] for s in searchers)
+    for searcher, theirs in zip(searchers[1:], others, strict=True):
+        same = sum(own == other for own, other in zip(ours, theirs, strict=True))
+        print(f"{searcher.name}: {same} of {len(ours)} translations are ours to the token")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The commands of the README, as a person runs them, on a corpus of a few sentences."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SENTENCES = ["a dog sees a cat .", "the cat sees the dog .", "a cat sleeps .", "the dog sleeps ."]
+CONFIG = """
+[data]
+train = { source = "train.src", target = "train.tgt" }
+valid = { source = "train.src", target = "train.tgt" }
+bleu_tokenize = "none"
+[tokenizer]
+size = 60
+[model]
+d_model = 16
+d_ffn = 16
+heads = 2
+encoder_layers = 1
+decoder_layers = 1
+dropout = 0.0
+[train]
+steps = 30
+warmup = 5
+learning_rate = 0.02
+batch_tokens = 200
+log_every = 10
+validate_every = 15
+save_every = 10
+threads = 1
+[decode]
+max_length = 20
+"""
+
+
+def untold(*arguments: object, text: str | bytes = b"", code: int = 0) -> str:
+    """Run the command line in a process of its own; returns what it printed, or its error."""
+    run = subprocess.run(
+        [sys.executable, "-m", "untold", *map(str, arguments)],
+        input=text.encode() if isinstance(text, str) else text,
+        capture_output=True,
+        timeout=300,
+    )
+    assert run.returncode == code, run.stderr.decode()
+    assert b"Traceback" not in run.stderr
+    return (run.stderr if code else run.stdout).decode()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, a configuration and a trained run."""
+    folder = tmp_path_factory.mktemp("commands")
+    (folder / "train.src").write_text("".join(f"{text}\n" for text in SENTENCES * 8))
+    (folder / "train.tgt").write_text("".join(f"{text.upper()}\n" for text in SENTENCES * 8))
+    (folder / "config.toml").write_text(CONFIG)
+    printed = untold(
+        "train", folder / "config.toml", "--set", f"data.root={folder}", "--out", folder / "run"
+    )
+    assert "step 30" in printed
+    return folder
+
+
+def test_translate_keeps_lines_and_order(folder: Path) -> None:
+    text = "a cat sleeps .\n\nthe dog sleeps .\r\n   \n"
+    lines = untold("translate", folder / "run", text=text).split("\n")
+    assert len(lines) == 5 and lines[4] == ""
+    assert lines[0] and not lines[1] and lines[2] and not lines[3]
+    (folder / "input.txt").write_text(text)
+    assert untold("translate", folder / "run", folder / "input.txt").split("\n") == lines
+
+
+def test_translate_prints_json_and_n_best(folder: Path) -> None:
+    record = json.loads(untold("translate", folder / "run", "--json", text="a cat sleeps .\n"))
+    assert record["tokens"] and record["score"] < 0
+    lines = untold("translate", folder / "run", "--nbest", 3, text="a cat sleeps .\n")
+    rows = [line.split(" ||| ") for line in lines.strip().split("\n")]
+    assert [row[0] for row in rows] == ["0", "0", "0"]
+    assert [float(row[2]) for row in rows] == sorted((float(row[2]) for row in rows), reverse=True)
+    record = json.loads(untold("translate", folder / "run", "--json", "--nbest", 2, text="a cat\n"))
+    assert len(record["alternatives"]) == 1
+
+
+def test_evaluate_scores_and_writes_translations(folder: Path) -> None:
+    source, reference = folder / "train.src", folder / "train.tgt"
+    arguments = ("evaluate", folder / "run", "--source", source, "--reference", reference)
+    printed = untold(*arguments, "--out", folder / "hypotheses")
+    assert printed.startswith("BLEU ") and "tok:none" in printed and "chrF2" in printed
+    assert len((folder / "hypotheses").read_text().split("\n")) == 8 * len(SENTENCES) + 1
+    scores = {each["name"]: each for each in json.loads(untold(*arguments, "--json"))}
+    assert 0 <= scores["BLEU"]["value"] <= 100 and scores["TER"]["signature"]
+
+
+def test_score_gives_a_line_for_each_pair(folder: Path) -> None:
+    source, target = folder / "train.src", folder / "train.tgt"
+    printed = untold("score", folder / "run", "--source", source, "--target", target)
+    numbers = [float(line) for line in printed.strip().split("\n")]
+    assert len(numbers) == 8 * len(SENTENCES) and max(numbers) < 0
+
+
+def test_average_and_info(folder: Path) -> None:
+    untold("average", folder / "run", "--last", 2, "--out", folder / "mean")
+    record = json.loads(untold("info", folder / "mean", "--json"))
+    assert record["parameters"] > record["parameters without embeddings"] > 0
+    assert "16 / 16, 2 heads" in untold("info", folder / "mean")
+    assert "ask for fewer" in untold(
+        "average", folder / "run", "--last", 99, "--out", folder / "no", code=2
+    )
+
+
+def test_warm_start_says_what_was_taken_over(folder: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "untold", "train", str(folder / "config.toml")]
+        + ["--set", f"data.root={folder}", "--set", "train.steps=2", "--set", "model.d_ffn=18"]
+        + ["--init", str(folder / "run"), "--out", str(folder / "warm")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    assert (
+        "tensors taken over" in run.stderr and "new: " in run.stderr and "ignored: " in run.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["translate", "absent"], "absent: no such model"),
+        (["translate", "RUN", "--set", "decode.bem=2"], "did you mean decode.beam?"),
+        (["translate", "RUN", "--set", "train.steps=2"], "only decode settings"),
+        (["train", "absent.toml"], "no such configuration file"),
+        (["train", "CONFIG", "--set", "train.stepz=1"], "did you mean train.steps?"),
+        (["sample", "en-xx", "--out", "OUT"], "en-xx"),
+        (["evaluate", "RUN", "--source", "CONFIG", "--reference", "RUN/metrics.jsonl"], "lines"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_exit_code_2(
+    folder: Path, arguments: list[str], expected: str
+) -> None:
+    places = {"RUN": folder / "run", "CONFIG": folder / "config.toml", "OUT": folder / "sample"}
+    for name, place in places.items():
+        arguments = [argument.replace(name, str(place)) for argument in arguments]
+    error = untold(*arguments, text="x\n", code=2)
+    assert expected in error and error.strip().count("\n") == 0
+
+
+def test_bytes_that_are_not_text_name_the_line_and_lose_nothing_before_it(folder: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "untold", "translate", str(folder / "run")],
+        input=b"a cat sleeps .\nthe \xff dog\n",
+        capture_output=True,
+        timeout=300,
+    )
+    assert run.returncode == 2
+    assert b"standard input:2:5: byte 0xff" in run.stderr
+    assert len(run.stdout.strip().split(b"\n")) == 1
+
+
+def test_sample_is_deterministic(folder: Path) -> None:
+    for name in ("one", "two"):
+        untold("sample", "en-de", "--pairs", 50, "--seed", 3, "--out", folder / name)
+    for path in sorted((folder / "one").iterdir()):
+        assert path.read_bytes() == (folder / "two" / path.name).read_bytes()
+    assert (folder / "one" / "train.align").read_text().count("\n") == 50
+
+
+def test_the_tour_of_the_public_face(folder: Path) -> None:
+    code = (
+        "import sys, untold; t = untold.load(sys.argv[1]); "
+        "print(t.translate('a cat sleeps .').text); print(len(t.translate(['a', 'b'])))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(folder / "run")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert run.stdout.strip().endswith("2")

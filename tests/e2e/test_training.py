@@ -1,0 +1,216 @@
+"""Training as users run it: processes that are stopped, killed, changed, and run two at a time."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from toys import checkpoint_contents, records, toy_config, toy_values, write_corpus
+
+from untold.durable import verify_directory
+from untold.training.run import RunOptions, train
+
+PATIENCE = 120  # seconds: far more than anything here takes on an idle machine
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def config(corpus, tmp_path):
+    """config(train={...}) -> the path of a TOML file."""
+
+    def config(**sections):
+        path = tmp_path / "toy.toml"
+        lines = []
+        for section, values in toy_values(corpus, **sections).items():
+            lines.append(f"[{section}]")
+            lines += [f"{key} = {as_toml(value)}" for key, value in values.items()]
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    return config
+
+
+def as_toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {as_toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
+def environment():
+    return os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "500"}
+
+
+@contextlib.contextmanager
+def running(*arguments):
+    """`untold` in a group of processes of its own, none of which outlives the test."""
+    command = [sys.executable, "-m", *map(str, arguments)]
+    process = subprocess.Popen(
+        command,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def finish(process):
+    """Exit code and all that was printed."""
+    output, _ = process.communicate(timeout=PATIENCE)
+    return process.returncode, output
+
+
+def run(*arguments):
+    with running(*arguments) as process:
+        return finish(process)
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.01)
+
+
+def has_begun(out):
+    return lambda: (out / "metrics.jsonl").exists() and bool(records_so_far(out))
+
+
+def records_so_far(out):
+    return (out / "metrics.jsonl").read_text().count("\n")
+
+
+def newest(out):
+    return sorted((out / "checkpoints").glob("step-*"))[-1]
+
+
+def torchrun(processes):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--nproc-per-node", processes, "--master-addr", "127.0.0.1", "--master-port", port]
+    return ["torch.distributed.run", *options, "-m", "untold"]
+
+
+def test_sigterm_saves_and_the_resumed_run_ends_as_if_nothing_had_been(config, corpus, tmp_path):
+    sections = {
+        "tokenizer": {"dropout": 0.2},
+        "train": {"steps": 150, "log_every": 5, "validate_every": 100, "save_every": 1000},
+    }
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    with running("untold", "train", config(**sections), "--out", out) as process:
+        wait_for(has_begun(out), process)
+        process.send_signal(signal.SIGTERM)
+        code, output = finish(process)
+    assert code == 143, output
+    verify_directory(newest(out))
+    stopped = json.loads((newest(out) / "progress.json").read_text())["progress"]
+    assert 5 <= stopped["step"] < 150
+    assert f"step {stopped['step']}, best" in output
+    assert not list(out.glob(".lock"))
+
+    code, output = run("untold", "train", config(**sections), "--out", out, "--set", "train.seed=9")
+    assert code == 2
+    assert "train.seed: 1 -> 9" in output and "Traceback" not in output
+
+    code, output = run("untold", "train", config(**sections), "--out", out)
+    assert code == 0, output
+    assert f"at step {stopped['step']}" in output
+    train(toy_config(corpus, **sections), RunOptions(whole))
+    assert newest(out).name == newest(whole).name == "step-00000150"
+    assert checkpoint_contents(newest(out)) == checkpoint_contents(newest(whole))
+
+
+def test_a_second_signal_is_immediate(config, tmp_path):
+    """Updates of a thousand batches, so that the first signal's wait would be long."""
+    out = tmp_path / "run"
+    sections = {"train": {"accumulate": 1000, "batch_tokens": 8, "steps": 9}}
+    path = config(data={"train": [{"source": "train.src", "target": "train.tgt"}] * 25}, **sections)
+    with running("untold", "train", path, "--out", out) as process:
+        wait_for(lambda: (out / "metrics.jsonl").exists(), process)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert process.poll() is None, "it is to finish its update first"
+        process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        code, _ = finish(process)
+    assert code == -signal.SIGTERM
+    assert time.monotonic() - began < 2
+    assert not list((out / "checkpoints").glob("step-*"))
+
+
+def test_two_processes_make_the_updates_of_one(config, corpus, tmp_path):
+    """Dropout on: each batch draws the same numbers wherever it is computed."""
+    sections = {"train": {"log_every": 1}, "model": {"dropout": 0.3}}
+    both, alone = tmp_path / "both", tmp_path / "alone"
+    code, output = run(*torchrun(2), "train", config(**sections), "--out", both)
+    assert code == 0, output
+    train(toy_config(corpus, **sections), RunOptions(alone))
+    for kind in ("train", "valid"):
+        found, expected = records(both, kind), records(alone, kind)
+        assert [r["step"] for r in found] == [r["step"] for r in expected]
+        losses = [r["loss"] for r in expected]
+        assert [r["loss"] for r in found] == pytest.approx(losses, rel=1e-5)
+    assert len(losses) == 3
+    assert output.count("training data:") == 1, "one process speaks"
+    other = tmp_path / "other"  # the control: another seed's losses are not within that tolerance
+    train(
+        toy_config(corpus, **sections | {"train": {"log_every": 1, "seed": 2}}), RunOptions(other)
+    )
+    assert [r["loss"] for r in records(other, "valid")] != pytest.approx(losses, rel=1e-3)
+
+
+def workers(process):
+    """The processes that torchrun started, by rank."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+            variables = path.joinpath("environ").read_bytes().split(b"\0")
+            ranks = [v[5:] for v in variables if v.startswith(b"RANK=")]
+            if parent == process.pid and ranks:
+                found[int(ranks[0])] = int(path.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find the workers")
+def test_a_job_of_two_is_stopped_by_signal_and_ended_by_a_silent_member(config, tmp_path):
+    """SIGTERM to the whole group reaches workers twice, by itself and by torchrun; once is meant."""
+    out = tmp_path / "run"
+    settings = {"steps": 100_000, "log_every": 1, "save_every": 10**6, "validate_every": 10**6}
+    path = config(train=settings | {"timeout_minutes": 0.15})
+    with running(*torchrun(2), "train", path, "--out", out) as process:
+        wait_for(has_begun(out), process)
+        os.killpg(process.pid, signal.SIGTERM)
+        code, output = finish(process)
+    assert code != 0
+    verify_directory(newest(out))
+    first = json.loads((newest(out) / "progress.json").read_text())["progress"]["step"]
+
+    with running(*torchrun(2), "train", path, "--out", out) as process:
+        before = records_so_far(out)
+        wait_for(lambda: records_so_far(out) > before, process)
+        os.kill(workers(process)[1], signal.SIGSTOP)
+        code, output = finish(process)
+    assert code != 0
+    assert f"at step {first}" in output, "it had gone on from the checkpoint"
+    assert "died or stayed silent for train.timeout_minutes" in output
+    verify_directory(newest(out))

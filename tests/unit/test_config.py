@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from untold.config import (
+    PRESETS,
+    Config,
+    load_config,
+    override,
+    parse_config,
+    parse_config_json,
+)
+from untold.errors import UntoldError
+
+
+def refusal(values: dict) -> str:
+    with pytest.raises(UntoldError) as caught:
+        parse_config(values)
+    return str(caught.value)
+
+
+def test_an_unknown_key_names_the_nearest_known_one() -> None:
+    assert "unknown key train.stpes; did you mean train.steps?" in refusal({"train": {"stpes": 3}})
+    assert "did you mean data.train.source?" in refusal({"data": {"train": {"sourc": "a"}}})
+    assert "did you mean train?" in refusal({"trian": {}})
+
+
+def test_every_problem_is_named_with_its_value() -> None:
+    message = refusal({"model": {"dropout": 1.5}, "train": {"steps": "many"}})
+    assert "model.dropout = 1.5" in message and 'train.steps = "many"' in message
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"train": {"steps": 1.0}}, "train.steps"),
+        ({"train": {"steps": True}}, "train.steps"),
+        ({"data": {"lowercase": "no"}}, "data.lowercase"),
+        ({"model": {"d_model": 100, "heads": 3}}, "d_model 100 is not a multiple of heads 3"),
+        ({"model": {"d_model": 15, "heads": 5}}, "d_model 15 is odd"),
+        ({"decode": {"beam": 2, "nbest": 5}}, "nbest 5 needs a beam"),
+        ({"tokenizer": {"kind": "word", "dropout": 0.1}}, "word has none: set it to 0"),
+        ({"train": {"validate_bleu": False}}, "set best_by"),
+        ({"data": {"train": {"source": "a"}}}, "both source and target"),
+        ({"data": {"train": {"source": "a", "target": "b", "path": "c"}}}, "exactly one of"),
+    ],
+)
+def test_wrong_types_and_contradictions_are_refused(values: dict, expected: str) -> None:
+    assert expected in refusal(values)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_fills_in_what_is_not_written_out(name: str) -> None:
+    config = parse_config({"model": {"preset": name, "d_ffn": 24}}).model
+    assert config.d_model == PRESETS[name]["d_model"]
+    assert config.d_ffn == 24
+
+
+def test_one_corpus_or_several() -> None:
+    one = {"source": "a.en", "target": "a.de"}
+    assert len(parse_config({"data": {"train": one}}).data.train) == 1
+    several = parse_config({"data": {"train": [one, {"path": "b.tsv", "columns": ["x", "y"]}]}})
+    assert several.data.train[1].columns == ("x", "y")
+
+
+def test_a_configuration_survives_json() -> None:
+    corpus = {"path": "b.tsv", "columns": ["x", "y"]}
+    config = parse_config({"data": {"train": corpus}, "model": {"preset": "tiny"}})
+    assert parse_config_json(config.model_dump_json(), "here") == config
+    with pytest.raises(UntoldError, match=r"there: .*unknown key modle"):
+        parse_config_json('{"modle": {}}', "there")
+
+
+def test_configurations_are_frozen() -> None:
+    with pytest.raises(Exception, match="frozen"):
+        Config().train.steps = 3  # type: ignore[misc]
+
+
+def test_overrides_are_toml_or_bare_words(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[train]\nsteps = 5\n")
+    config = load_config(
+        file,
+        [
+            "train.steps=7",
+            "train.learning_rate=1e-4",
+            "model.preset=tiny",
+            "data.root=/some/where else",
+            "train.validate_bleu=false",
+            'train.best_by="loss"',
+        ],
+    )
+    assert (config.train.steps, config.train.learning_rate) == (7, 1e-4)
+    assert (config.model.preset, config.data.root) == ("tiny", "/some/where else")
+    assert load_config(file).train.steps == 5
+
+
+@pytest.mark.parametrize("change", ["train.steps", "steps=3", "=3", "train.=3", "train.steps.x=3"])
+def test_a_malformed_override_says_how_to_write_it(change: str) -> None:
+    with pytest.raises(UntoldError, match="--set"):
+        override({"train": {"steps": 5}}, [change])
+
+
+def test_missing_and_broken_files(tmp_path: Path) -> None:
+    with pytest.raises(UntoldError, match="no such configuration file"):
+        load_config(tmp_path / "absent.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[train\n")
+    with pytest.raises(UntoldError, match=r"broken\.toml: not valid TOML"):
+        load_config(broken)
+
+
+@given(st.text(min_size=1))
+def test_any_other_section_name_is_refused_in_one_line(name: str) -> None:
+    if name not in Config.model_fields:
+        assert "unknown key" in refusal({name: 1})
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").glob("*.toml")))
+def test_every_shipped_configuration_is_valid(path: Path) -> None:
+    assert load_config(path).data.train

@@ -1,0 +1,158 @@
+"""The translator over a small untrained model: order, blanks, long lines, neighbours, n-best."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import untold
+from untold.config import TokenizerConfig, parse_config
+from untold.corpus.tokenizer import train_tokenizers
+from untold.corpus.vocabulary import BOS, EOS
+from untold.errors import UntoldError
+from untold.models.build import build_model
+from untold.models.files import TrainedModel, save_model
+from untold.translator import Translation, Translator, load
+
+TEXTS = ["the red cat sees a dog", "a dog", "", "the cat", "   ", "dogs see cats and cats see dogs"]
+
+
+def make(max_tokens: int = 64, joint: bool = True) -> TrainedModel:
+    shape = {"d_model": 12, "d_ffn": 14, "heads": 3, "encoder_layers": 1, "decoder_layers": 2}
+    config = parse_config(
+        {
+            "model": shape,
+            "data": {"max_tokens": max_tokens},
+            "decode": {"beam": 3, "max_length": 12},
+        }
+    )
+    settings = TokenizerConfig(size=60, joint=joint)
+    tokenizers = train_tokenizers(settings, TEXTS, [text.upper() for text in TEXTS])
+    torch.manual_seed(0)
+    sizes = (len(tokenizers.source), len(tokenizers.target))
+    model = build_model(config.model, sizes, shared=tokenizers.joint)
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)  # an untrained model is too even-handed to tell orders apart
+    return TrainedModel(model.eval(), config, tokenizers)
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator([make()])
+
+
+def test_a_text_gives_a_translation_and_a_list_a_list(translator: Translator) -> None:
+    one = translator.translate(TEXTS[0])
+    many = translator.translate(TEXTS)
+    assert isinstance(one, Translation)
+    assert many[0].text == one.text
+    assert many[0].score == pytest.approx(one.score, rel=1e-5)
+    assert len(many) == len(TEXTS)
+
+
+def test_neighbours_and_order_change_nothing(translator: Translator) -> None:
+    alone = [translator.translate(text).text for text in TEXTS]
+    together = [each.text for each in translator.translate(TEXTS)]
+    backwards = [each.text for each in translator.translate(TEXTS[::-1])][::-1]
+    one_by_one = translator.with_decoding(batch_tokens=1)
+    assert alone == together == backwards == [t.text for t in one_by_one.translate(TEXTS)]
+    assert len(set(alone)) > 2  # the comparison can fail
+
+
+def test_blank_in_blank_out_without_the_model(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("untold.translator.search", lambda *a, **k: pytest.fail("was searched"))
+    assert [each.text for each in translator.translate(["", "  ", "\t"])] == ["", "", ""]
+
+
+def test_the_stream_is_the_list(translator: Translator) -> None:
+    streamed = [each.text for each in translator.stream(iter(TEXTS), window=2)]
+    assert streamed == [each.text for each in translator.translate(TEXTS)]
+
+
+def test_a_sampled_stream_depends_on_the_line_not_the_window(translator: Translator) -> None:
+    sampler = translator.with_decoding(sample=True, seed=5)
+    texts = ["the cat"] * 7
+    texts_by_window = [[t.text for t in sampler.stream(texts, window)] for window in (1, 3, 7)]
+    assert texts_by_window[0] == texts_by_window[1] == texts_by_window[2]
+    assert len(set(texts_by_window[0])) > 1
+
+
+def test_n_best_is_sorted_and_scores_agree_with_rescoring(translator: Translator) -> None:
+    best = translator.with_decoding(beam=5, nbest=4).translate(TEXTS[0])
+    options = [best, *best.alternatives]
+    assert len(options) == 4
+    assert [o.score for o in options] == sorted((o.score for o in options), reverse=True)
+    assert len({o.tokens for o in options}) == 4
+
+
+def test_the_score_of_a_pair_is_its_log_probability_written_out() -> None:
+    trained = make()
+    (scored,) = Translator([trained]).score([("a dog", "THE CAT")])
+    source = torch.tensor([[*trained.tokenizers.source.encode(["a dog"])[0], EOS]])
+    target = trained.tokenizers.target.encode(["THE CAT"])[0]
+    outputs = trained.model(source, source == source, torch.tensor([[BOS, *target]]))
+    log_p = trained.model.logits(outputs.holistic).log_softmax(-1)[0].detach()
+    expected = sum(float(log_p[t, token]) for t, token in enumerate([*target, EOS]))
+    assert scored.log_probability == pytest.approx(expected, rel=1e-5)
+    assert scored.score == pytest.approx(expected / ((5 + len(target) + 1) / 6) ** 0.6, rel=1e-5)
+
+
+def test_scoring_keeps_the_order_of_pairs(translator: Translator) -> None:
+    pairs = [("a dog", "A DOG"), ("the red cat sees a dog", "THE"), ("cats", "CATS SEE DOGS")]
+    together = translator.score(pairs)
+    alone = [translator.score([pair])[0] for pair in pairs]
+    assert [t.text for t in together] == [target for _, target in pairs]
+    for left, right in zip(together, alone, strict=True):
+        assert left.log_probability == pytest.approx(right.log_probability, rel=1e-5)
+
+
+def test_a_long_line_is_translated_in_stretches_and_nothing_is_lost() -> None:
+    trained = make(max_tokens=9)
+    translator = Translator([trained])
+    text = "the red cat sees a dog and " * 6
+    (ids,) = trained.tokenizers.source.encode([text])
+    stretches = list(translator._split(ids))
+    assert [i for part in stretches for i in part] == ids
+    assert len(stretches) > 1 and all(1 <= len(part) <= 9 for part in stretches)
+    starts = [trained.tokenizers.source.pieces(part)[0] for part in stretches]
+    assert all(piece.startswith("▁") for piece in starts)
+    whole = translator.translate(text)
+    assert list(whole.source_tokens) == trained.tokenizers.source.pieces(ids)
+    assert "\n" not in whole.text
+
+
+def test_attention_is_over_the_source_pieces_and_the_end(translator: Translator) -> None:
+    translation = translator.translate(TEXTS[0], attention=True)
+    assert translation.attention is not None
+    rows, columns = translation.attention.shape
+    assert rows == len(translation.tokens) + 1
+    assert columns == len(translation.source_tokens) + 1
+    np.testing.assert_allclose(translation.attention.sum(1), 1.0, rtol=1e-5)
+
+
+def test_load_gives_the_same_translator(tmp_path: Path, translator: Translator) -> None:
+    save_model(tmp_path / "model", make())
+    loaded = untold.load(tmp_path / "model")
+    assert loaded.translate(TEXTS) == translator.translate(TEXTS)
+
+
+def test_an_ensemble_of_twins_is_the_model_and_of_strangers_is_refused(tmp_path: Path) -> None:
+    save_model(tmp_path / "a", make())
+    save_model(tmp_path / "b", make(joint=False))
+    alone = [t.text for t in load(tmp_path / "a").translate(TEXTS)]
+    twins = load([tmp_path / "a", tmp_path / "a"])
+    assert [t.text for t in twins.translate(TEXTS)] == alone
+    with pytest.raises(UntoldError, match="same tokenizer"):
+        load([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(UntoldError, match="at least one"):
+        load([])
+
+
+def test_settings_are_checked(translator: Translator) -> None:
+    with pytest.raises(UntoldError, match=r"unknown key decode\.bem; did you mean decode\.beam"):
+        translator.with_decoding(bem=3)
+    with pytest.raises(UntoldError, match="nbest 9"):
+        translator.with_decoding(nbest=9)

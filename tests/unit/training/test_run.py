@@ -1,0 +1,285 @@
+"""Whole runs in this process: resumed bit for bit, refused when changed, started from others."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from toys import checkpoint_contents, records, toy_config, weights, write_corpus
+
+from untold.errors import UntoldError
+from untold.models.averaging import average_models, last_checkpoints
+from untold.models.files import load_model
+from untold.training.run import RunOptions, train
+
+BPE_DROPOUT = {"size": 40, "dropout": 0.2}
+
+
+def at(run, step):
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def differing(one, other):
+    """The parts of two checkpoints that are not the same."""
+    found, expected = checkpoint_contents(one), checkpoint_contents(other)
+    assert found.keys() == expected.keys()
+    return {name for name in found if found[name] != expected[name]}
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """Twelve updates in one go: dropout, accumulation, BPE-dropout and validations all on."""
+    root = write_corpus(tmp_path_factory.mktemp("corpus"))
+    out = tmp_path_factory.mktemp("straight")
+    train(toy_config(root, tokenizer=BPE_DROPOUT), RunOptions(out))
+    return root, out
+
+
+@pytest.mark.parametrize("stops", [(2,), (4,), (3, 6, 8), (8, 10)])
+def test_a_run_in_pieces_is_one_in_one_go_bit_for_bit(straight, start, tmp_path, stops):
+    root, whole = straight
+    for stop in stops:
+        result, _ = start(tmp_path, root=root, stop_after=stop, tokenizer=BPE_DROPOUT)
+        assert (result.signal, result.progress.step) == (15, stop + 1)
+    result, lines = start(tmp_path, root=root, tokenizer=BPE_DROPOUT)
+    assert any(f"at step {stops[-1] + 1}" in line for line in lines)
+    assert (result.signal, result.progress.step) == (0, 12)
+    for step in (8, 12):
+        assert differing(at(tmp_path, step), at(whole, step)) == set()
+    best = next((whole / "best").iterdir()).name
+    assert [path.name for path in (tmp_path / "best").iterdir()] == [best]
+    figures = [
+        [(r["step"], r["loss"], r["bleu"]) for r in records(run, "valid")]
+        for run in (tmp_path, whole)
+    ]
+    assert figures[0] == figures[1]
+
+
+def test_some_of_those_stops_were_in_the_middle_of_an_epoch(start, straight, tmp_path):
+    result, _ = start(tmp_path, root=straight[0], stop_after=3, tokenizer=BPE_DROPOUT)
+    assert result.progress.batch > 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"train": {"seed": 2}}, {"tokenizer": BPE_DROPOUT | {"dropout": 0.21}}]
+)
+def test_the_comparison_sees_a_difference(straight, start, tmp_path, change):
+    """The control: another seed, or a hardly different BPE-dropout, is not the same run."""
+    start(tmp_path, root=straight[0], **{"tokenizer": BPE_DROPOUT} | change)
+    found = differing(at(tmp_path, 12), at(straight[1], 12))
+    assert {"model.safetensors", "optimizer.safetensors"} <= found
+
+
+def test_validation_does_not_change_training(straight, start, tmp_path):
+    start(tmp_path, root=straight[0], tokenizer=BPE_DROPOUT, train={"validate_every": 1})
+    names = {"model.safetensors", "optimizer.safetensors"}
+    assert not differing(at(tmp_path, 12), at(straight[1], 12)) & names
+
+
+def test_metrics_of_a_resumed_run_are_those_of_one_run(start, tmp_path):
+    start(tmp_path, stop_after=6, train={"log_every": 1})
+    shutil.rmtree(at(tmp_path, 7))  # as if the machine had died after its last save
+    start(tmp_path, train={"log_every": 1})
+    assert [r["step"] for r in records(tmp_path, "train")] == list(range(1, 13))
+    assert [r["step"] for r in records(tmp_path, "valid")] == [5, 10, 12]
+    for record in records(tmp_path, "train"):
+        assert record.keys() == {
+            *("kind", "step", "time", "loss", "nll", "norm", "tokens_per_second", "rate", "epoch")
+        }
+
+
+def test_a_finished_run_has_nothing_left_to_do(start, tmp_path):
+    start(tmp_path)
+    before = checkpoint_contents(at(tmp_path, 12))
+    result, _ = start(tmp_path)
+    assert result.progress.step == 12
+    assert checkpoint_contents(at(tmp_path, 12)) == before
+
+
+def test_a_finished_run_goes_on_when_there_is_more_to_do(straight, start, tmp_path):
+    """Free settings may change: the first four of twelve updates are the same four."""
+    steps = {"steps": 4, "validate_every": 5, "save_every": 1, "keep": 9}
+    start(tmp_path, root=straight[0], tokenizer=BPE_DROPOUT, train=steps)
+    start(tmp_path, root=straight[0], tokenizer=BPE_DROPOUT)
+    names = {"model.safetensors", "optimizer.safetensors"}
+    assert not differing(at(tmp_path, 12), at(straight[1], 12)) & names
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "named"),
+    [
+        ("train", {"seed": 2}, "train.seed: 1 -> 2"),
+        ("train", {"accumulate": 3}, "train.accumulate: 2 -> 3"),
+        ("model", {"dropout": 0.3}, "model.dropout: 0.1 -> 0.3"),
+        ("data", {"max_tokens": 9}, "data.max_tokens: 256 -> 9"),
+    ],
+)
+def test_another_setting_is_refused_with_the_difference(start, tmp_path, section, change, named):
+    start(tmp_path, train={"steps": 4})
+    before = checkpoint_contents(at(tmp_path, 4))
+    values = {"train": {"steps": 4}}
+    values[section] = values.get(section, {}) | change
+    with pytest.raises(UntoldError, match="made with other settings") as refusal:
+        start(tmp_path, **values)
+    assert named in str(refusal.value)
+    assert "--allow-changed" in str(refusal.value)
+    assert checkpoint_contents(at(tmp_path, 4)) == before
+    values["train"]["steps"] = 6
+    result, lines = start(tmp_path, allow_changed=True, **values)
+    assert f"changed since the checkpoint: {named}" in lines
+    assert result.progress.step == 6
+
+
+def test_other_data_are_refused_unless_allowed(start, tmp_path):
+    """With the checkpoint's own tokenizer: a new one would give its weights other words."""
+    root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
+    start(run, root=root, train={"steps": 8})
+    with open(root / "train.src", "a") as sources, open(root / "train.tgt", "a") as targets:
+        for _ in range(9):
+            print("hgf hgf hgf", file=sources)
+            print("hgf hgf hgf", file=targets)
+    with pytest.raises(UntoldError, match="data.train: "):
+        start(run, root=root)
+    before = (at(run, 8) / "joint.model").read_bytes()
+    result, _ = start(run, root=root, allow_changed=True)
+    assert result.progress.step == 12
+    assert (at(run, 12) / "joint.model").read_bytes() == before
+
+
+def test_fewer_data_can_be_gone_on_with(start, tmp_path):
+    root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
+    start(run, root=root, stop_after=4)
+    write_corpus(root, pairs=8)
+    result, _ = start(run, root=root, allow_changed=True)
+    assert result.progress.step == 12
+
+
+def test_another_shape_cannot_be_gone_on_with(start, tmp_path):
+    start(tmp_path, train={"steps": 4})
+    with pytest.raises(UntoldError, match=r"has shape \(12, 8\).* ask for \(14, 8\)"):
+        start(tmp_path, model={"d_ffn": 14}, allow_changed=True)
+
+
+def test_a_setting_that_is_newer_than_the_checkpoint_is_no_change(start, tmp_path, monkeypatch):
+    """A checkpoint of an older version lacks some settings; they had their defaults."""
+    from untold.training import run as module
+
+    settings = module._settings
+
+    def older(config):
+        values = settings(config)
+        del values["train"]["max_skipped"]
+        del values["data"]["max_ratio"]
+        return values
+
+    monkeypatch.setattr(module, "_settings", older)
+    start(tmp_path, train={"steps": 4})
+    monkeypatch.setattr(module, "_settings", settings)
+    assert "max_skipped" not in (at(tmp_path, 4) / "progress.json").read_text()
+    assert start(tmp_path)[0].progress.step == 12
+    monkeypatch.setattr(module, "_settings", older)
+    shutil.rmtree(tmp_path / "checkpoints")
+    start(tmp_path, train={"steps": 4})
+    monkeypatch.setattr(module, "_settings", settings)
+    with pytest.raises(UntoldError, match="train.max_skipped: 5 -> 7"):
+        start(tmp_path, train={"max_skipped": 7})
+
+
+def test_a_damaged_checkpoint_is_passed_over_to_the_same_end(straight, start, tmp_path):
+    root, whole = straight
+    start(tmp_path, root=root, tokenizer=BPE_DROPOUT, stop_after=9)
+    path = at(tmp_path, 10) / "optimizer.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 4
+    path.write_bytes(data)
+    _, lines = start(tmp_path, root=root, tokenizer=BPE_DROPOUT)
+    (warning,) = [line for line in lines if "passing over" in line]
+    assert "step-00000010" in warning and "optimizer.safetensors" in warning
+    assert any("resuming" in line and "at step 8" in line for line in lines)
+    assert differing(at(tmp_path, 12), at(whole, 12)) == set()
+
+
+def test_two_trainers_cannot_share_a_directory(start, tmp_path):
+    from untold.durable import lock_directory
+
+    with lock_directory(tmp_path), pytest.raises(UntoldError, match="in use by process"):
+        start(tmp_path)
+    assert start(tmp_path, train={"steps": 2})[0].progress.step == 2
+
+
+def test_best_and_last_are_both_there(straight):
+    _, run = straight
+    scores = {r["step"]: r["bleu"] for r in records(run, "valid")}
+    best = max(scores, key=lambda step: (scores[step], -step))
+    assert [path.name for path in (run / "best").iterdir()] == [f"step-{best:08d}"]
+    progress = json.loads((at(run, 12) / "progress.json").read_text())["progress"]
+    assert (progress["best"], progress["best_step"]) == (scores[best], best)
+    loaded = load_model(run)
+    stored = weights(run / "best" / f"step-{best:08d}")
+    assert torch.equal(
+        loaded.model.backbone.decoder_norm.weight, stored["backbone.decoder_norm.weight"]
+    )
+    assert at(run, 12).exists()
+
+
+def test_an_average_is_the_mean(straight):
+    _, run = straight
+    paths = last_checkpoints(run, 3)
+    assert [path.name for path in paths] == ["step-00000004", "step-00000008", "step-00000012"]
+    averaged = dict(average_models(paths).model.named_parameters())
+    stored = [weights(path) for path in paths]
+    for name, parameter in averaged.items():
+        mean = torch.stack([tensors[name].double() for tensors in stored]).mean(0)
+        torch.testing.assert_close(parameter.detach(), mean.float(), rtol=0, atol=1e-7)
+    assert not torch.equal(averaged[name], stored[-1][name])
+    with pytest.raises(UntoldError, match="3 checkpoints, not 4: ask for fewer"):
+        last_checkpoints(run, 4)
+
+
+def test_a_model_can_start_from_another(straight, start, tmp_path):
+    root, other = straight
+    sections = {"model": {"encoder_layers": 2}, "train": {"steps": 4, "save_every": 2}}
+    result, lines = start(tmp_path, root=root, init=other, **sections)
+    (line,) = [line for line in lines if "starting from" in line]
+    assert "tensors taken over; 12 new: backbone.encoder.1." in line
+    assert (at(tmp_path, 4) / "joint.model").read_bytes() == (
+        at(other, 12) / "joint.model"
+    ).read_bytes()
+    assert result.progress.step == 4
+    # Going on needs the other model no more, nor the option that named it.
+    sections["train"]["steps"] = 6
+    result, lines = start(tmp_path, root=root, **sections)
+    assert result.progress.step == 6
+    assert not any("starting from" in line for line in lines)
+
+
+def test_a_warm_start_begins_with_the_other_s_weights(straight, start, tmp_path):
+    """With a rate of next to nothing the first update leaves them where they were."""
+    root, other = straight
+    rate = {"steps": 1, "learning_rate": 1e-12, "min_learning_rate": 0.0, "warmup": 0}
+    start(tmp_path, root=root, init=at(other, 12), train=rate)
+    found, expected = weights(at(tmp_path, 1)), weights(at(other, 12))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-6)
+
+
+def test_a_corpus_without_validation_trains_too(start, corpus, tmp_path):
+    assert toy_config(corpus).data.valid is not None
+    result, _ = start(tmp_path, data={"valid": None})
+    assert (result.progress.step, result.progress.best) == (12, None)
+    assert records(tmp_path, "valid") == []
+    assert load_model(tmp_path).config.data.valid is None
+
+
+def test_training_needs_data(start, tmp_path):
+    with pytest.raises(UntoldError, match=r"data\.train is empty"):
+        start(tmp_path, data={"train": []})
+
+
+def test_a_gpu_that_is_not_there_is_an_error(start, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(UntoldError, match="torch sees no GPU"):
+        start(tmp_path, train={"device": "cuda"})
+    with pytest.raises(UntoldError, match="bf16"):
+        start(tmp_path, train={"precision": "bf16"})
