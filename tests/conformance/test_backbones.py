@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toys import fill, toy_batch, toy_config, toy_model, toy_tokenizers, words, write_corpus
 
+from toys import fill, toy_batch, toy_config, toy_model, toy_tokenizers, words, write_corpus
 from untold.config import DecodeConfig
 from untold.corpus.batches import collate
 from untold.corpus.vocabulary import BOS, EOS, PAD
@@ -16,7 +16,7 @@ from untold.decoding import Sentences, score_pairs, search
 from untold.models.build import BACKBONES, build_model
 from untold.models.files import TrainedModel, load_model, save_model
 
-B, I, T, N, TARGET, SOURCE = 3, 5, 7, 2, 13, 17
+B, S, T, N, TARGET, SOURCE = 3, 5, 7, 2, 13, 17
 VARIANTS = {
     "one vocabulary": {"vocabularies": (TARGET, TARGET), "shared": True},
     "two, untied": {"vocabularies": (SOURCE, TARGET), "shared": False, "tie_embeddings": False},
@@ -32,12 +32,12 @@ def model(request):
 
 @pytest.fixture
 def source_ids():
-    return words(B, I)
+    return words(B, S)
 
 
 @pytest.fixture
 def mask():
-    return torch.arange(I) < torch.tensor([[5], [2], [4]])
+    return torch.arange(S) < torch.tensor([[5], [2], [4]])
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def test_source_padding_changes_nothing_whatever_it_holds(model, source_ids, mas
     clean = decode(model, source_ids.masked_fill(~mask, PAD), mask, prefix)
     dirty = decode(model, wider, longer, prefix)
     close(dirty.states, clean.states)
-    close(dirty.attention[..., :I], clean.attention)
+    close(dirty.attention[..., :S], clean.attention)
     read, padded = model.encode(source_ids, mask).states, model.encode(wider, longer).states
-    close(padded[:, :I][mask], read[mask])
+    close(padded[:, :S][mask], read[mask])
 
 
 def test_a_batch_gives_what_its_sentences_give_alone(model, source_ids, mask, prefix):
@@ -162,7 +162,7 @@ def test_memory_is_a_value(model, source_ids, mask, prefix):
 
 def test_attention_sums_to_one_over_the_real_source(model, source_ids, mask, prefix):
     weights = decode(model, source_ids, mask, prefix).attention
-    assert weights.shape == (B, T, I)
+    assert weights.shape == (B, T, S)
     assert weights.min() >= 0
     assert weights.masked_fill(mask[:, None], 0).max() == 0
     close(weights.sum(2), torch.ones(B, T))

@@ -1,6 +1,7 @@
 """Numbers that must not move: logits of a Transformer whose weights are a closed formula."""
 
 import torch
+
 from toys import toy_batch, toy_model
 
 # Of the first and the last real position of each of three pairs, for words 4, 8 and 12.

@@ -207,7 +207,7 @@ def test_the_search_is_the_plain_one(batch, alpha, beam, data, shortest, repeats
         assert all(h.tokens[: len(prefix)] == prefix for h in hypotheses)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(batch=sources, sample=st.booleans())
 def test_neighbours_and_padding_change_nothing(batch, sample):
     config = DecodeConfig(nbest=3, max_length=12, sample=sample)
@@ -239,7 +239,7 @@ def test_reported_scores_are_what_rescoring_gives(batch, alpha, sample, members)
             torch.testing.assert_close(one.attention, other.attention)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(batch=sources, beam=st.integers(1, 6))
 def test_n_best_lists_are_sorted_and_distinct(batch, beam):
     config = DecodeConfig(beam=beam, nbest=beam, max_length=10)

@@ -29,7 +29,7 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class Expansion:
-    """Every symbol that the start leads to; `sizes` is None, and drafts are gone, without an end."""
+    """Every symbol the start leads to; one that never ends has no size and is in no draft."""
 
     symbols: list[Symbol]
     drafts: list[list[Draft]]
@@ -105,39 +105,43 @@ class _Expander:
         """Every choice of one value per tie that leaves each child with a rule of its own."""
         masks = []
         for child in prepared.children:
-            terms = [(f, bound[t] if isinstance(t, str) else t) for f, t in child.features]
-            masks.append(self.index.fitting(child.category, tuple(terms)))
-        found: list[_Choice] = [((), 1.0, masks)] if all(masks) else []
-        for name, feature in prepared.ties:
-            places = [
-                (position, self.index.by_value[child.category, f])
-                for position, child in enumerate(prepared.children)
-                for f, term in child.features
-                if term == name
-            ]
-            options = [(v, w) for v, w in self.weights[feature].items() if v in bound[name]]
-            found = _choose(found, options, places)
-        return found
+            mask = -1
+            for feature, term in child.features:
+                values = bound[term] if isinstance(term, str) else term
+                mask &= self.index.fits[child.category, feature, values]
+            masks.append(mask)
+        ties = [
+            (
+                [(v, w) for v, w in self.weights[feature].items() if v in bound[name]],
+                [
+                    (position, self.index.by_value[child.category, f])
+                    for position, child in enumerate(prepared.children)
+                    for f, term in child.features
+                    if term == name
+                ],
+            )
+            for name, feature in prepared.ties
+        ]
+        return _choose([((), 1.0, masks)] if all(masks) else [], ties)
 
 
 _Choice = tuple[tuple[str, ...], float, list[int]]  # values, weight, the rules left to each child
+_Tie = tuple[list[tuple[str, float]], list[tuple[int, dict[str, int]]]]  # values, and its places
 
 
-def _choose(
-    found: list[_Choice],
-    options: list[tuple[str, float]],
-    places: list[tuple[int, dict[str, int]]],
-) -> list[_Choice]:
-    """One more tie: each choice so far with each value that leaves a rule wherever it stands."""
-    longer: list[_Choice] = []
-    for values, share, masks in found:
-        for value, weight in options:
-            left = masks.copy()
-            for position, by_value in places:
-                left[position] &= by_value[value]
-            if all(left):
-                longer.append(((*values, value), share * weight, left))
-    return longer
+def _choose(found: list[_Choice], ties: list[_Tie]) -> list[_Choice]:
+    """Tie by tie, each choice so far with each value that leaves a rule wherever it stands."""
+    for options, places in ties:
+        longer: list[_Choice] = []
+        for values, share, masks in found:
+            for value, weight in options:
+                left = masks.copy()
+                for position, by_value in places:
+                    left[position] &= by_value[value]
+                if all(left):
+                    longer.append(((*values, value), share * weight, left))
+        found = longer
+    return found
 
 
 def _sizes(drafts: list[list[Draft]]) -> list[int | None]:

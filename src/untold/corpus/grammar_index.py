@@ -31,10 +31,27 @@ class Prepared:
     own: int
 
 
+class _Fits(dict[tuple[str, str, frozenset[str]], int]):
+    """The rules of a category that can have one of several values of a feature, as asked for."""
+
+    def __init__(self, by_value: dict[tuple[str, str], dict[str, int]]) -> None:
+        super().__init__()
+        self.by_value = by_value
+
+    def __missing__(self, key: tuple[str, str, frozenset[str]]) -> int:
+        category, feature, allowed = key
+        masks, fit = self.by_value[category, feature], 0
+        for value in allowed:
+            fit |= masks[value]
+        self[key] = fit
+        return fit
+
+
 class RuleIndex:
     """The rules by category.
 
-    `by_value[category, feature][value]` are the rules that can have the value, and
+    `by_value[category, feature][value]` are the rules that can have the value,
+    `fits[category, feature, values]` those that can have one of the values, and
     `passing[category, feature]` those that hand the feature on to a constituent.
     """
 
@@ -48,20 +65,13 @@ class RuleIndex:
         for category, rules in self.rules.items():
             for feature, domain in self.domains.items():
                 self._index(category, feature, domain, rules)
-        self._fits: dict[tuple[str, str, frozenset[str]], int] = {}
+        self.fits = _Fits(self.by_value)
 
     def fitting(self, category: str, constraints: Constraints) -> int:
         """The rules of the category that contradict no single constraint."""
         mask = (1 << len(self.rules[category])) - 1
         for name, allowed in constraints:
-            key = category, name, allowed
-            fit = self._fits.get(key)
-            if fit is None:
-                masks, fit = self.by_value[category, name], 0
-                for value in allowed:
-                    fit |= masks[value]
-                self._fits[key] = fit
-            mask &= fit
+            mask &= self.fits[category, name, allowed]
         return mask
 
     def _index(

@@ -31,7 +31,7 @@ class Production(NamedTuple):
 class Plain:
     """Symbols are numbers and 0 is the start; each has a production, and `sizes` the smallest."""
 
-    names: tuple[str, ...]
+    symbols: tuple[Symbol, ...]  # what the numbers stand for
     productions: tuple[tuple[Production, ...], ...]
     sizes: tuple[int, ...]
     nullable: tuple[bool, ...]  # whether a symbol can have no source word
@@ -61,8 +61,8 @@ def finish(expansion: Expansion) -> Plain:
             for draft, share in zip(drafts, shares, strict=True)
         ]
         productions.append(tuple(choices))
-    names = tuple(_show(expansion.symbols[old]) for old in kept)
-    return Plain(names, tuple(productions), tuple(kept.values()), _nullable(productions))
+    symbols = tuple(expansion.symbols[old] for old in kept)
+    return Plain(symbols, tuple(productions), tuple(kept.values()), _nullable(productions))
 
 
 def _fits(expansion: Expansion) -> list[float]:
@@ -114,9 +114,3 @@ def _nullable(productions: list[tuple[Production, ...]]) -> tuple[bool, ...]:
         if again == empty:
             return tuple(empty)
         empty = again
-
-
-def _show(symbol: Symbol) -> str:
-    category, constraints = symbol
-    inside = " ".join(f"{name}={','.join(sorted(values))}" for name, values in constraints)
-    return f"{category}[{inside}]" if inside else category

@@ -189,7 +189,7 @@ class _Search:
             return self.recognizer.plain.nullable[symbol]
         inside = self.recognizer.inside[symbol]
         return bool(self.recognizer.starts[symbol] & self.bits[start]) and all(
-            [inside & bits for bits in self.bits[start:end]]
+            inside & bits for bits in self.bits[start:end]
         )
 
     def _candidates(self, symbol: int, start: int) -> Iterator[Production]:

@@ -166,8 +166,8 @@ N[case=acc] -> "the" || "den"
 
 def test_weights_of_rules_rows_and_values():
     rules = 'S -> "a" || "a" * 9\nS -> "b" || "b"\n'
-    pairs = list(islice(grammar(rules).stream(3), 2000))
-    assert 0.87 < sum(p.source == ("a",) for p in pairs) / 2000 < 0.93
+    pairs = list(islice(grammar(rules).stream(3), 600))
+    assert 0.85 < sum(p.source == ("a",) for p in pairs) / 600 < 0.95
     values = """
 languages xx yy
 start S
@@ -177,8 +177,8 @@ A[num=sg,pl] -> "a" || "a"
 B[num=sg] -> "s" || "s"
 B[num=pl] -> "p" || "p"
 """
-    pairs = list(islice(parse_grammar(values).stream(3), 2000))
-    assert 0.87 < sum(p.source[1] == "s" for p in pairs) / 2000 < 0.93
+    pairs = list(islice(parse_grammar(values).stream(3), 600))
+    assert 0.85 < sum(p.source[1] == "s" for p in pairs) / 600 < 0.95
 
 
 def test_an_entry_is_as_likely_in_a_small_class_as_in_a_large_one():
@@ -191,8 +191,8 @@ N[num=sg] -> "2" || "2"
 N[num=sg] -> "3" || "3"
 N[num=pl] -> "4" || "4"
 """
-    pairs = list(islice(grammar(rules).stream(3), 4000))
-    assert 0.22 < sum(p.source[1] == "4" for p in pairs) / 4000 < 0.28
+    pairs = list(islice(grammar(rules).stream(3), 800))
+    assert 0.2 < sum(p.source[1] == "4" for p in pairs) / 800 < 0.3
 
 
 def test_a_weight_cannot_make_a_sentence_too_long():

@@ -72,8 +72,8 @@ RIGHT = [
     pytest.param("他 是 一 位 诚实 的 律师 。", "He is an honest lawyer .", id="an honest"),
     pytest.param("她 喝 了 两 杯 茶 。", "She drank two cups of tea .", id="measure"),
     pytest.param(
-        "我 昨天 等 的 那些 记者 很 勤奋 。",
-        "Those journalists whom I waited for yesterday are hardworking .",
+        "我 昨天 采访 的 那些 记者 很 勤奋 。",
+        "Those journalists whom I interviewed yesterday are hardworking .",
         id="relative clause of the object",
     ),
     pytest.param(
@@ -291,7 +291,7 @@ def test_article_suits_the_next_sound(samples: list[Pair]):
 def test_no_perfective_after_a_negated_verb(samples: list[Pair]):
     for sample in samples:
         words = sample.source
-        if words.count("没") == 1 and words.count("了") == 1 and "，" not in words:
+        if words.count("没") == 1 and words.count("了") == 1 and not {"，", "；"} & set(words):
             assert words.index("了") < words.index("没"), sample
 
 

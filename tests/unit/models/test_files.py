@@ -6,8 +6,8 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from toys import fill, toy_config, toy_tokenizers, write_corpus
 
+from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.durable import new_directory
 from untold.errors import UntoldError
 from untold.models.averaging import average_models
@@ -165,7 +165,8 @@ def test_the_average_of_one_is_itself_and_of_opposites_is_nothing(root, saved, t
     save_model(tmp_path / "opposite", make(root, scale=-0.4))
     one = average_models([saved]).model
     assert all(
-        torch.equal(p, q) for p, q in zip(one.parameters(), make(root).model.parameters(), strict=True)
+        torch.equal(p, q)
+        for p, q in zip(one.parameters(), make(root).model.parameters(), strict=True)
     )
     none = average_models([saved, tmp_path / "opposite"]).model
     assert float(none.output_embedding().detach().abs().max()) == 0.0

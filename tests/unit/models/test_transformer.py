@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from toys import fill, toy_batch, toy_model, words
 from torch import nn
 
+from toys import fill, toy_batch, toy_model, words
 from untold.config import PRESETS, ModelConfig
 from untold.models.build import build_model
 from untold.models.layers import PositionalEmbedding

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from toys import toy_config, write_corpus
 
+from toys import toy_config, write_corpus
 from untold.training.reporter import Reporter
 from untold.training.run import RunOptions, train
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 import torch
-from toys import fill, toy_batch, toy_config, toy_tokenizers, weights
 
+from toys import fill, toy_batch, toy_config, toy_tokenizers, weights
 from untold.durable import new_directory, remove_litter
 from untold.errors import UntoldError
 from untold.models.build import build_model
@@ -190,8 +190,12 @@ def test_a_kill_while_writing_leaves_a_whole_checkpoint(save, tmp_path):
     save(1000)
     hits = 0
     for attempt in range(1, 13):
-        kill_while(lambda number, base=1000 * attempt: save(base + number, keep=2), 0.03 + attempt / 300)
-        litter = [path for path in (tmp_path / "checkpoints").iterdir() if path.name.startswith(".tmp-")]
+        kill_while(
+            lambda number, base=1000 * attempt: save(base + number, keep=2), 0.03 + attempt / 300
+        )
+        litter = [
+            path for path in (tmp_path / "checkpoints").iterdir() if path.name.startswith(".tmp-")
+        ]
         hits += bool(litter)
         found = Checkpoints(tmp_path, 2).latest(pytest.fail)  # nothing is even damaged
         assert found.progress.step >= 1000

@@ -1,8 +1,8 @@
 """Tokenizers and stores of a run: made once, found again, made anew when anything changed."""
 
 import pytest
-from toys import toy_config, write_corpus
 
+from toys import toy_config, write_corpus
 from untold.errors import UntoldError
 from untold.training import data as module
 from untold.training.data import prepare_data, prepare_tokenizers
@@ -16,9 +16,7 @@ def root(tmp_path):
 def made(monkeypatch):
     """Counts how often a tokenizer is learnt."""
     calls, learn = [], module.train_tokenizers
-    monkeypatch.setattr(
-        module, "train_tokenizers", lambda *given: calls.append(1) or learn(*given)
-    )
+    monkeypatch.setattr(module, "train_tokenizers", lambda *given: calls.append(1) or learn(*given))
     return calls
 
 
@@ -73,7 +71,9 @@ def test_what_is_kept_and_dropped_is_said(root, tmp_path):
     ]
     assert data.fingerprints().keys() == {"train", "valid"}
     assert data.train.where(59).endswith("train.src:60")
-    assert [source for source, _ in data.valid_pairs] == (root / "valid.src").read_text().split("\n")[:3]
+    assert [source for source, _ in data.valid_pairs] == (root / "valid.src").read_text().split(
+        "\n"
+    )[:3]
 
 
 def test_fingerprints_follow_the_data(root, tmp_path):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from toys import fill, toy_batch, toy_config, toy_model, toy_tokenizers, words
 
+from toys import fill, toy_batch, toy_config, toy_model, toy_tokenizers, words
 from untold.corpus.batches import collate
 from untold.errors import UntoldError
 from untold.models.files import TrainedModel
@@ -145,7 +145,7 @@ def test_processes_share_each_update_without_overlap(make, size):
         trainer = make(steps=2, world=OneOf(rank, size))
         trainer.run(Progress())
         shares.append(trainer.store.read)
-    assert sorted(sum(shares, [])) == sorted(alone.store.read)
+    assert sorted(index for share in shares for index in share) == sorted(alone.store.read)
     assert all(len(share) < len(alone.store.read) for share in shares)
 
 

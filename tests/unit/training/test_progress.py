@@ -9,7 +9,7 @@ from untold.training.progress import Progress, Validation, after_validation, is_
 
 
 def follow(values, **settings):
-    """The standing after each of these BLEU scores, one every ten steps; and whether each is best."""
+    """The standing after each BLEU score, one every ten steps; and whether each is best."""
     config, progress, history = TrainConfig(**settings), Progress(), []
     for number, value in enumerate(values, start=1):
         progress = Progress(**progress.as_json() | {"step": 10 * number})

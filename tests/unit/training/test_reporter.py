@@ -6,8 +6,8 @@ import math
 import sys
 
 from rich.console import Console
-from toys import records
 
+from toys import records
 from untold.training.reporter import Reporter, Silence
 
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 import torch
-from toys import checkpoint_contents, records, toy_config, weights, write_corpus
 
+from toys import checkpoint_contents, records, toy_config, weights, write_corpus
 from untold.errors import UntoldError
 from untold.models.averaging import average_models, last_checkpoints
 from untold.models.files import load_model
@@ -138,7 +138,7 @@ def test_other_data_are_refused_unless_allowed(start, tmp_path):
         for _ in range(9):
             print("hgf hgf hgf", file=sources)
             print("hgf hgf hgf", file=targets)
-    with pytest.raises(UntoldError, match="data.train: "):
+    with pytest.raises(UntoldError, match=r"data\.train: "):
         start(run, root=root)
     before = (at(run, 8) / "joint.model").read_bytes()
     result, _ = start(run, root=root, allow_changed=True)
@@ -181,7 +181,7 @@ def test_a_setting_that_is_newer_than_the_checkpoint_is_no_change(start, tmp_pat
     shutil.rmtree(tmp_path / "checkpoints")
     start(tmp_path, train={"steps": 4})
     monkeypatch.setattr(module, "_settings", settings)
-    with pytest.raises(UntoldError, match="train.max_skipped: 5 -> 7"):
+    with pytest.raises(UntoldError, match=r"train\.max_skipped: 5 -> 7"):
         start(tmp_path, train={"max_skipped": 7})
 
 

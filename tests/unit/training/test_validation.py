@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from toys import fill, toy_config, toy_tokenizers
 
+from toys import fill, toy_config, toy_tokenizers
 from untold.analysis.scores import corpus_scores
 from untold.models.build import build_model
 from untold.models.files import TrainedModel
@@ -46,7 +46,9 @@ def test_bleu_is_that_of_the_translations(prepared):
     validation = make_validator(trained, data.valid, data.valid_pairs)()
     translator = Translator([trained]).with_decoding(beam=3)
     texts = [each.text for each in translator.translate([source for source, _ in data.valid_pairs])]
-    (score,) = corpus_scores(texts, [target for _, target in data.valid_pairs], ["bleu"], tokenize="none")
+    (score,) = corpus_scores(
+        texts, [target for _, target in data.valid_pairs], ["bleu"], tokenize="none"
+    )
     assert validation.bleu == score.value
     assert math.isfinite(validation.loss)
 
@@ -75,7 +77,9 @@ def test_a_lower_cased_corpus_has_lower_cased_references(prepared, monkeypatch):
     trained, data = prepared(data={"lowercase": True})
     seen = []
     monkeypatch.setattr(
-        module, "corpus_scores", lambda texts, references, *_, **__: seen.append(references) or [Score]
+        module,
+        "corpus_scores",
+        lambda texts, references, *_, **__: seen.append(references) or [Score],
     )
 
     class Score:

@@ -1,8 +1,8 @@
 """Starting from another model."""
 
 import torch
-from toys import toy_model
 
+from toys import toy_model
 from untold.training.warmstart import warm_start
 
 

@@ -1,0 +1,76 @@
+"""A corpus written from a grammar: what is in the files, and what is never in two of them."""
+
+import pytest
+
+from untold.corpus.sampling import write_sample
+from untold.errors import UntoldError
+
+DIGITS = "\n".join(f'D -> "{n}" || "{word}"' for n, word in enumerate("abcdefghij"))
+NUMBERS = f"""
+languages xx yy
+start S
+S -> D:1 D:2 D:3 L || L D:3 D:2 D:1
+L -> D:1 D:2 || D:2 D:1
+{DIGITS}
+"""
+SPLITS = ("train", "dev", "test")
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    path = tmp_path_factory.mktemp("grammar") / "numbers.grammar"
+    path.write_text(NUMBERS, encoding="utf-8")
+    return path
+
+
+def read(out, split, suffix):
+    return (out / f"{split}.{suffix}").read_text(encoding="utf-8").splitlines()
+
+
+def test_splits_have_their_sizes_and_share_no_sentence(numbers, tmp_path):
+    report = write_sample(numbers, 400, 7, tmp_path)
+    assert [s.pairs for s in (report.train, report.dev, report.test)] == [400, 100, 100]
+    for suffix in report.languages:
+        sentences = [set(read(tmp_path, split, suffix)) for split in SPLITS]
+        assert not sentences[0] & sentences[1]
+        assert not sentences[0] & sentences[2]
+        assert not sentences[1] & sentences[2]
+    for split in SPLITS:
+        pairs = list(zip(read(tmp_path, split, "xx"), read(tmp_path, split, "yy"), strict=True))
+        assert len(pairs) == len(set(pairs))
+
+
+def test_alignments_stand_beside_their_sentences(numbers, tmp_path):
+    write_sample(numbers, 1, 3, tmp_path)
+    assert read(tmp_path, "train", "align") == ["0-4 1-3 2-2 3-1 4-0"]
+    assert len(read(tmp_path, "dev", "align")) == 100
+    source, target = read(tmp_path, "train", "xx")[0], read(tmp_path, "train", "yy")[0]
+    letters = [chr(ord("a") + int(digit)) for digit in source.split()]
+    assert target.split() == letters[::-1]
+
+
+def test_the_same_seed_writes_the_same_bytes(numbers, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_sample(numbers, 50, seed, tmp_path / name)
+    for file in sorted(path.name for path in (tmp_path / "a").iterdir()):
+        first, second = (tmp_path / name / file for name in "ab")
+        assert first.read_bytes() == second.read_bytes()
+    assert read(tmp_path / "a", "train", "xx") != read(tmp_path / "c", "train", "xx")
+
+
+def test_the_report_says_what_was_written(numbers, tmp_path):
+    report = write_sample(numbers, 30, 1, tmp_path)
+    assert (report.grammar, report.languages, report.seed) == ("numbers", ("xx", "yy"), 1)
+    assert (report.train.mean_source, report.train.max_target) == (5.0, 5)
+    files = {path.name for path in tmp_path.iterdir()}
+    assert files == {f"{split}.{suffix}" for split in SPLITS for suffix in ("xx", "yy", "align")}
+
+
+def test_a_grammar_that_runs_out_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("untold.corpus.sampling._PATIENCE", 200)
+    small = tmp_path / "small.grammar"
+    small.write_text(f"languages xx yy\nstart D\n{DIGITS}\n", encoding="utf-8")
+    with pytest.raises(UntoldError, match="only 10 of 100 new pairs"):
+        write_sample(small, 5, 1, tmp_path)
+    with pytest.raises(UntoldError, match="0 pairs: ask for at least 1"):
+        write_sample(small, 0, 1, tmp_path)
