@@ -1,6 +1,6 @@
 """The contenders of the training race: untold, Hugging Face's Marian and JoeyNMT, all of one shape.
 
-Each makes whole updates on the same batches: forward, label-smoothed loss, backward, clipping, Adam.
+Each makes whole updates on the same batches: forward, smoothed loss, backward, clipping, Adam.
 """
 
 import tempfile
@@ -25,7 +25,15 @@ from untold.training.reporter import Silence
 from untold.training.world import World
 from workload import Workload
 
-__all__ = ["JoeyTraining", "MarianTraining", "TrainingContender", "UntoldTraining", "marian", "shape"]
+__all__ = [
+    "JoeyTraining",
+    "MarianTraining",
+    "TrainingContender",
+    "UntoldTraining",
+    "huggingface_settings",
+    "marian",
+    "shape",
+]
 
 RATE, BETAS, EPSILON = 3e-4, (0.9, 0.98), 1e-9
 SMOOTHING, CLIP = 0.1, 1.0
@@ -90,7 +98,9 @@ class MarianTraining:
             use_cache=False,
         ).logits
         labels = batch.labels.masked_fill(~batch.target_mask, -100)
-        F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=SMOOTHING).backward()
+        F.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), label_smoothing=SMOOTHING
+        ).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self._optimizer.step()
 

@@ -2,26 +2,28 @@
 
     python benchmarks/decode.py --source test.en --model runs/mine --threads 1
 
-Translations of a model of random weights run to the limit, and two models never agree where to stop.
-So in the first race every contender makes exactly as many tokens for a batch as its longest source
-has, whatever the weights: the work is equal. The second race, with a trained --model only, lets each
-stop where it will; the contenders in it have the same weights, so their translations should be the
-same too, and the lines that are get counted. No contender has a length penalty, since formulas
-differ. Sources are sorted by length and batched by tokens alike for all; ids go in and come out.
+Random weights translate up to the limit, and two models never agree where to stop. So in the first
+race every contender makes exactly as many tokens for a batch as its longest source has, whatever
+the weights: the work is equal. The second race, only with a trained --model, lets each stop where
+it will; its contenders have the same weights, so their translations should be the same too, and
+those that are get counted. No contender has a length penalty, since formulas differ. Sources are
+sorted by length and batched by tokens alike for all; ids go in and come out.
 """
 
 import argparse
 
 import torch
+
 from contenders import shape
 from race import Race, run_race, write_json
 from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, converted, marian
-from workload import add_options, read_workload
-
 from untold.corpus.batches import plan_by_length
 from untold.corpus.vocabulary import EOS
 from untold.models.build import build_model
 from untold.models.files import TrainedModel, load_model
+from workload import add_options, read_workload
+
+MARIAN = "Hugging Face Marian"
 
 
 def main() -> None:
@@ -31,7 +33,8 @@ def main() -> None:
     plan = plan_by_length([len(row) for row in rows], options.batch_tokens)
     batches = [[rows[index] for index in indices] for indices in plan]
     searchers = _searchers(trained, options)
-    races = [_race("equal lengths", searchers, [SourceBatch(b, _longest(b)) for b in batches], options)]
+    jobs = [SourceBatch(batch, max(map(len, batch))) for batch in batches]
+    races = [_race("equal lengths", searchers, jobs, options)]
     if options.model:
         same = [searcher for searcher in searchers if searcher.name != MARIAN]
         jobs = [SourceBatch(batch, None) for batch in batches]
@@ -40,9 +43,6 @@ def main() -> None:
     if options.json:
         facts = {name: str(value) for name, value in vars(options).items()}
         write_json(options.json, races, facts)
-
-
-MARIAN = "Hugging Face Marian"
 
 
 def _options() -> argparse.Namespace:
@@ -83,10 +83,6 @@ def _searchers(trained: TrainedModel, options: argparse.Namespace) -> list[Searc
     except ImportError as error:
         print(f"CTranslate2 does not take part: {error}")
     return found
-
-
-def _longest(rows: list[list[int]]) -> int:
-    return max(map(len, rows))
 
 
 def _race(

@@ -1,4 +1,4 @@
-"""Contenders timed side by side: each takes every job in turn, so that noise hits all of them alike.
+"""Contenders timed side by side: each takes every job in turn, so that noise hits all alike.
 
 Other work on the machine slows whatever runs at that moment. Therefore contenders alternate job by
 job, in a rotating order, and only ratios within one round are reported, with their spread.

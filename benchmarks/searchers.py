@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from contenders import huggingface_settings, marian
 from torch import Tensor, nn
 
+from contenders import huggingface_settings, marian
 from untold.config import Config, DecodeConfig
 from untold.corpus.batches import pad_rows
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK

@@ -1,18 +1,19 @@
-"""Training speed against other toolkits: target tokens a second of whole updates, on the same batches.
+"""Training speed against other toolkits: target tokens a second of whole updates, same batches.
 
     python benchmarks/train.py --source train.en --target train.de --threads 1
 
 What is equal: the shape (layers, widths, heads, one embedding for source, target and output), the
 vocabulary, dropout, fp32, label smoothing, clipping, fused Adam, the batches and their order. What
-differs: Marian norms after the sublayers, as its authors mean it; JoeyNMT smooths labels its own way.
-Marian gets the fast form of everything it offers: fused attention and torch's cross-entropy. JoeyNMT
-is no part of this project's environment and takes part where it can be imported.
+differs: Marian norms after the sublayers, and JoeyNMT smooths labels its own way. Marian gets the
+fast form of everything it offers: fused attention and torch's cross-entropy. JoeyNMT is no part of
+this project's environment and takes part where it can be imported.
 """
 
 import argparse
 import os
 
 import torch
+
 from contenders import JoeyTraining, MarianTraining, TrainingContender, UntoldTraining, shape
 from race import run_race, write_json
 from workload import add_options, read_workload, training_batches

@@ -1,4 +1,4 @@
-"""What the contenders work on: sentence pairs as ids, from the embedded grammar or from two files."""
+"""What the contenders work on: pairs of ids, from the embedded grammar or from two files."""
 
 import itertools
 from argparse import ArgumentParser, Namespace
@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from race import CLOCKS
 
+from race import CLOCKS
 from untold.config import CorpusConfig, TokenizerConfig
 from untold.corpus.batches import Batch, plan_epoch
 from untold.corpus.grammar import load_grammar

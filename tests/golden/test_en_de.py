@@ -1,6 +1,8 @@
 """The English-German grammar: sentences it must have, sentences it must not, and its extent."""
 
 from itertools import islice, pairwise
+from math import prod
+from random import Random
 
 import pytest
 
@@ -173,11 +175,53 @@ def test_its_extent(grammar):
     assert grammar.count(max_words=7) > 1_000_000_000
 
 
-def test_more_than_a_million_pairs(samples):
-    # n draws from a million pairs, however weighted, repeat at least n * n / 2 000 000 times on
-    # average; short sentences alone repeat, by design.
-    long = [(s.source, s.target) for s in samples if len(s.source) >= 7]
-    assert len(long) > 1000
+def table(text: str) -> dict[str, str]:
+    """`english=deutsch` per item; `_` is a space."""
+    return dict(item.replace("_", " ").split("=") for item in text.split())
+
+
+TIMES = table(
+    "Yesterday=Gestern Today=Heute Last_week=Letzte_Woche Last_year=Letztes_Jahr"
+    " On_Monday=Am_Montag On_Friday=Am_Freitag On_Sunday=Am_Sonntag In_the_summer=Im_Sommer"
+)
+PEOPLE = table(
+    "man=Mann father=Vater brother=Bruder teacher=Lehrer cook=Koch guest=Gast judge=Richter"
+    " baker=Bäcker king=König writer=Schriftsteller minister=Minister mayor=Bürgermeister"
+)
+KINDS = table(
+    "young=junge friendly=freundliche clever=kluge famous=berühmte rich=reiche poor=arme"
+    " happy=glückliche sad=traurige brave=mutige strict=strenge polite=höfliche tired=müde"
+)
+DEEDS = table(
+    "bought=kaufte sold=verkaufte found=fand needed=brauchte forgot=vergaß looked_for=suchte"
+    " cleaned=putzte lost=verlor"
+)
+THINGS = table(
+    "key=den_{}en_Schlüssel chair=den_{}en_Stuhl umbrella=den_{}en_Regenschirm ring=den_{}en_Ring"
+    " lamp=die_{}e_Lampe watch=die_{}e_Uhr bag=die_{}e_Tasche bottle=die_{}e_Flasche"
+    " picture=das_{}e_Bild knife=das_{}e_Messer mobile_phone=das_{}e_Handy camera=die_{}e_Kamera"
+)
+LOOKS = table(
+    "big=groß small=klein old=alt new=neu expensive=teur cheap=billig heavy=schwer red=rot"
+    " blue=blau beautiful=schön modern=modern"
+)
+
+
+def test_one_frame_alone_has_more_than_a_million_pairs(grammar):
+    tables = (TIMES, KINDS, PEOPLE, DEEDS, LOOKS, THINGS)
+    assert prod(len(words) for words in tables) > 1_000_000
+    rng = Random(1)
+    for _ in range(4):
+        time, kind, person, deed, look, thing = (rng.choice(list(words)) for words in tables)
+        source = f"{time} the {kind} {person} {deed} the {look} {thing} ."
+        found = THINGS[thing].format(LOOKS[look])
+        target = f"{TIMES[time]} {DEEDS[deed]} der {KINDS[kind]} {PEOPLE[person]} {found} ."
+        assert grammar.derives(source, target), (source, target)
+
+
+def test_longer_samples_are_all_different(samples):
+    long = [(s.source, s.target) for s in samples if len(s.source) >= 10]
+    assert len(long) > 600
     assert len(long) == len(set(long))
 
 

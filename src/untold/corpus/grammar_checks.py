@@ -85,8 +85,8 @@ def _check_loops(notation: Notation, plain: Plain) -> None:
                 path.pop()
             elif state[child] == opened:
                 raise Place(notation.where, plain.productions[child][0].origin).error(
-                    f"{plain.symbols[child][0]} leads back to itself without a new source word: add a"
-                    " word to the loop or break it"
+                    f"{plain.symbols[child][0]} leads back to itself without a new source word:"
+                    " add a word to the loop or break it"
                 )
             elif not state[child]:
                 state[child] = opened

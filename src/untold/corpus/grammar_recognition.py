@@ -162,8 +162,9 @@ class _Search:
         known = recognizer.words
         self.bits = [
             sum(1 << known[word] for word in source.spellings(position) if word in known)
-            for position in range(len(source.words))
+            for position in range(len(source.words) + 1)  # past the end stands no word
         ]
+        self.reach: dict[tuple[int, int], range] = {}
 
     def tree(self, symbol: int, source: Span, target: Span) -> Tree:
         """The derivation behind a pair of spans that `spans` has found."""
@@ -176,21 +177,24 @@ class _Search:
         key = symbol, start, end
         if key not in self.memo:
             found: dict[Span, _Step] = {}
-            if self._possible(symbol, start, end):
+            if end in self._ends(symbol, start):
                 for production in self._candidates(symbol, start):
                     for parts in self._split(production, production.source, start, end):
                         self._cover(production, dict(parts), found)
             self.memo[key] = found
         return self.memo[key]
 
-    def _possible(self, symbol: int, start: int, end: int) -> bool:
-        """Whether the words of the span are words of the symbol, and the first can be its first."""
-        if start == end:
-            return self.recognizer.plain.nullable[symbol]
-        inside = self.recognizer.inside[symbol]
-        return bool(self.recognizer.starts[symbol] & self.bits[start]) and all(
-            inside & bits for bits in self.bits[start:end]
-        )
+    def _ends(self, symbol: int, start: int) -> range:
+        """Where the symbol can end from here, by the words it can open with and contain."""
+        key = symbol, start
+        if key not in self.reach:
+            inside, end = self.recognizer.inside[symbol], start
+            if self.bits[start] & self.recognizer.starts[symbol]:
+                while self.bits[end] & inside:
+                    end += 1
+            nullable = self.recognizer.plain.nullable[symbol]
+            self.reach[key] = range(start if nullable else start + 1, end + 1)
+        return self.reach[key]
 
     def _candidates(self, symbol: int, start: int) -> Iterator[Production]:
         index = self.recognizer.index[symbol]
@@ -208,8 +212,11 @@ class _Search:
                 if position <= end:
                     yield from self._split(production, items[1:], position, end)
         else:
-            for position in range(start if items[1:] else end, end + 1):
-                if self._possible(production.children[items[0].child], start, position):
+            symbol = production.children[items[0].child]
+            known = self.reach.get((symbol, start))
+            ends = self._ends(symbol, start) if known is None else known
+            for position in range(max(ends.start, start if items[1:] else end), ends.stop):
+                if position <= end:
                     yield from self._part(production, items, (start, position), end)
 
     def _part(

@@ -33,10 +33,10 @@ class Source:
     def select(self, rows: Int[Tensor, " r"]) -> "Source":
         """The sentences at `rows`, in that order."""
         return Source(
-            states=self.states[rows],
-            mask=self.mask[rows],
-            memory=tuple(part[rows] for part in self.memory),
-            votes=None if self.votes is None else self.votes[rows],
+            states=self.states.index_select(0, rows),
+            mask=self.mask.index_select(0, rows),
+            memory=tuple(part.index_select(0, rows) for part in self.memory),
+            votes=None if self.votes is None else self.votes.index_select(0, rows),
         )
 
 

@@ -17,8 +17,9 @@ __all__ = ["Dropout", "FeedForward", "PositionalEmbedding", "attend", "merge_hea
 class Dropout(nn.Module):
     """Zeroes each value with probability p and scales the others by 1/(1-p), while training.
 
-    The same law as nn.Dropout, p rounded to 1/65536. On CPUs torch draws one uniform number for each
-    value on a single thread, which costs as much as a matrix product; here 64 random bits serve four values.
+    The same law as nn.Dropout, p rounded to 1/65536. On CPUs torch draws one uniform number for
+    each value on a single thread, which costs as much as a matrix product; here 64 random bits
+    serve four values.
     """
 
     def __init__(self, p: float) -> None:
@@ -31,18 +32,29 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p, training=True)
-        return x * _keep_mask(x, self.p)
+        keep, scale = _keep(x, self.p)
+        return x * keep.mul_(scale)
+
+    def add(
+        self, x: Float[Tensor, "*shape"], update: Float[Tensor, "*shape"]
+    ) -> Float[Tensor, "*shape"]:
+        """x + dropout(update), where it can be in one pass."""
+        if not self.training or self.p == 0.0 or x.device.type != "cpu":
+            return x + self(update)
+        keep, scale = _keep(update, self.p)
+        return torch.addcmul(x, update, keep, value=scale)
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
         return f"p={self.p}"
 
 
-def _keep_mask(x: Tensor, p: float) -> Tensor:
+def _keep(x: Tensor, p: float) -> tuple[Tensor, float]:
+    """(ones with probability 1-p, else zeros; what to scale them by)."""
     dropped = round(p * 65536)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    return (bits >= dropped - 32768).to(x.dtype).mul_(65536 / (65536 - dropped))
+    return (bits >= dropped - 32768).to(x.dtype), 65536 / (65536 - dropped)
 
 
 class PositionalEmbedding(nn.Module):
@@ -88,7 +100,7 @@ def attend(
     values: Float[Tensor, "r k s e"],
     mask: Bool[Tensor, "r 1 1 s"] | None,
 ) -> tuple[Float[Tensor, "r k q e"], Float[Tensor, "r q s"]]:
-    """Attention written out, for when its weights are wanted: (context, weights averaged over heads)."""
+    """Attention written out: (context, weights averaged over heads), for when these are wanted."""
     scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)

@@ -3,9 +3,9 @@
 Shape letters as in layers.py; l is a layer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -24,15 +24,31 @@ from untold.models.layers import (
 __all__ = ["Transformer", "TransformerState"]
 
 
+# Positions by which a full cache grows: a step then seldom moves it to make room.
+_ROOM = 8
+
+
 @dataclass(frozen=True)
 class TransformerState:
-    """Keys and values of every token read so far, one tensor a layer."""
+    """Keys and values of the `length` tokens read so far, one tensor a layer, with room for more.
 
-    layers: tuple[Float[Tensor, "r 2 k t e"], ...]
+    A selection is noted in `rows` and made by the next step, which copies the memory anyway.
+    """
 
-    def select(self, rows: Int[Tensor, " m"]) -> "TransformerState":
+    layers: tuple[Float[Tensor, "m 2 k room e"], ...]
+    length: int = 0
+    rows: Int[Tensor, " r"] | None = None
+
+    def select(self, rows: Int[Tensor, " s"]) -> "TransformerState":
         """The memory of the hypotheses at `rows`."""
-        return TransformerState(tuple(layer.index_select(0, rows) for layer in self.layers))
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def roomy_copy(self, layer: int) -> Float[Tensor, "r 2 k room e"]:
+        """The selected memory of one layer, to be written to at position `length`."""
+        memory = self.layers[layer]
+        if self.length == memory.shape[3]:
+            memory = F.pad(memory, (0, 0, 0, _ROOM))
+        return memory.clone() if self.rows is None else memory.index_select(0, self.rows)
 
 
 class Transformer(Backbone):
@@ -63,7 +79,7 @@ class Transformer(Backbone):
         for layer in self.encoder:
             x = layer(x, wanted)
         x = self.encoder_norm(x)
-        memory = tuple(layer.cross_attention.remember(x) for layer in self.decoder)
+        memory = tuple(layer.cross_attention.remember(x) for layer in self._decoder_layers())
         return Source(x, mask, memory)
 
     def decode(
@@ -72,8 +88,9 @@ class Transformer(Backbone):
         """All positions at once, each blind to what follows it."""
         x = self.target_embedding(prefix)
         wanted, weights = _wanted(source.mask), None
-        for number, layer in enumerate(self.decoder):
-            x = x + layer.dropout(layer.self_attention(layer.self_norm(x), None, causal=True))
+        for number, layer in enumerate(self._decoder_layers()):
+            seen = layer.self_attention(layer.self_norm(x), None, causal=True)
+            x = layer.dropout.add(x, seen)
             x, weights_here = layer.look_up(
                 x,
                 source.memory[number],
@@ -90,7 +107,7 @@ class Transformer(Backbone):
         return TransformerState(
             tuple(
                 source.states.new_empty(rows, 2, layer.heads, 0, self.d_model // layer.heads)
-                for layer in self.decoder
+                for layer in self._decoder_layers()
             )
         )
 
@@ -102,15 +119,15 @@ class Transformer(Backbone):
         *,
         attention: bool = False,
     ) -> tuple[Decoded, TransformerState]:
-        """One more token of each hypothesis; the n beams of a sentence share its keys and values."""
+        """One more token of each hypothesis; the n beams of a sentence share its memory."""
         assert isinstance(state, TransformerState)
         b, n = last.shape
-        x = self.target_embedding(last.reshape(-1, 1), state.layers[0].shape[3])
+        x = self.target_embedding(last.reshape(-1, 1), state.length)
         wanted, weights, layers = _wanted(source.mask), None, []
-        for number, layer in enumerate(self.decoder):
-            context, cache = layer.self_attention.step(layer.self_norm(x), state.layers[number])
-            layers.append(cache)
-            x = (x + context).view(b, n, -1)
+        for number, layer in enumerate(self._decoder_layers()):
+            layers.append(state.roomy_copy(number))
+            seen = layer.self_attention.step(layer.self_norm(x), layers[-1], state.length)
+            x = (x + seen).view(b, n, -1)
             x, weights_here = layer.look_up(
                 x,
                 source.memory[number],
@@ -120,11 +137,15 @@ class Transformer(Backbone):
             weights = weights_here if weights is None else weights
             x = layer.transform(x).view(b * n, 1, -1)
         states = self.decoder_norm(x).view(b, n, -1)
-        return Decoded(states, weights), TransformerState(tuple(layers))
+        return Decoded(states, weights), TransformerState(tuple(layers), state.length + 1)
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
         """Tied to the target embedding unless the configuration says otherwise."""
         return (self.output or self.target_embedding.embedding).weight
+
+    def _decoder_layers(self) -> list["DecoderLayer"]:
+        """As what they are: to type checkers a ModuleList is a list of any modules."""
+        return cast("list[DecoderLayer]", list(self.decoder))
 
 
 class EncoderLayer(nn.Module):
@@ -142,8 +163,8 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "b i d"], mask: Bool[Tensor, "b 1 1 i"] | None
     ) -> Float[Tensor, "b i d"]:
         """Every position sees every real one."""
-        x = x + self.dropout(self.attention(self.attention_norm(x), mask, causal=False))
-        return x + self.dropout(self.ffn(self.ffn_norm(x)))
+        x = self.dropout.add(x, self.attention(self.attention_norm(x), mask, causal=False))
+        return self.dropout.add(x, self.ffn(self.ffn_norm(x)))
 
 
 class DecoderLayer(nn.Module):
@@ -170,11 +191,11 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "b t i"] | None]:
         """The sublayer that reads the source; its weights too, if they are to be explained."""
         context, weights = self.cross_attention(self.cross_norm(x), memory, mask, explain=explain)
-        return x + self.dropout(context), weights
+        return self.dropout.add(x, context), weights
 
     def transform(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
         """The feed-forward sublayer."""
-        return x + self.dropout(self.ffn(self.ffn_norm(x)))
+        return self.dropout.add(x, self.ffn(self.ffn_norm(x)))
 
 
 class SelfAttention(nn.Module):
@@ -197,13 +218,14 @@ class SelfAttention(nn.Module):
         return self.out(merge_heads(context))
 
     def step(
-        self, x: Float[Tensor, "r 1 d"], cache: Float[Tensor, "r 2 k t e"]
-    ) -> tuple[Float[Tensor, "r 1 d"], Float[Tensor, "r 2 k t+1 e"]]:
-        """One position, over the cached ones and itself."""
+        self, x: Float[Tensor, "r 1 d"], memory: Float[Tensor, "r 2 k room e"], position: int
+    ) -> Float[Tensor, "r 1 d"]:
+        """One position, over those before it and itself; writes its own to the memory."""
         qkv = self.qkv(x).view(x.shape[0], 3, self.heads, 1, -1)
-        cache = torch.cat([cache, qkv[:, 1:]], dim=3)
-        context = F.scaled_dot_product_attention(qkv[:, 0], cache[:, 0], cache[:, 1])
-        return self.out(merge_heads(context)), cache
+        memory[:, :, :, position : position + 1] = qkv[:, 1:]
+        keys, values = memory[:, :, :, : position + 1].unbind(1)
+        context = F.scaled_dot_product_attention(qkv[:, 0], keys, values)
+        return self.out(merge_heads(context))
 
 
 class CrossAttention(nn.Module):

@@ -80,12 +80,21 @@ class Checkpoints:
         _remove([other for other in step_directories(self.run / BEST) if other != path])
 
     def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are named and passed over."""
-        for directory in reversed(step_directories(self.run / CHECKPOINTS)):
+        """The newest checkpoint that is whole; damaged ones are named and passed over.
+
+        None for a new run; but if all are damaged, starting over must be someone's decision.
+        """
+        directories = step_directories(self.run / CHECKPOINTS)
+        for directory in reversed(directories):
             try:
                 return _read(directory)
             except UntoldError as error:
                 warn(f"passing over a damaged checkpoint: {error}")
+        if directories:
+            raise UntoldError(
+                f"{self.run / CHECKPOINTS}: every checkpoint is damaged: remove them to start "
+                "over, or choose another --out"
+            )
         return None
 
 

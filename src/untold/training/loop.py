@@ -187,7 +187,7 @@ class Trainer:
         return batches
 
     def _resample(self, pairs: list[tuple[Ids, Ids]], seed: int) -> list[tuple[Ids, Ids]]:
-        """Cut the words of the pairs anew, with BPE-dropout."""
+        """Cut the words of the pairs anew, with BPE-dropout; batches grow somewhat by it."""
         dropout, tokenizers = self.trained.config.tokenizer.dropout, self.trained.tokenizers
         sides = []
         for number, tokenizer in enumerate((tokenizers.source, tokenizers.target)):

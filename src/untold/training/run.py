@@ -90,18 +90,23 @@ def _train(
     world, reporter = setting.world, setting.reporter
     checkpoints = Checkpoints(options.out, config.train.keep)
     checkpoint = world.share(checkpoints.latest(reporter.say) if world.is_first else None)
-    other = load_model(options.init) if options.init and checkpoint is None else None
+    starts_from = options.init if checkpoint is None else None
+    other = None if starts_from is None else load_model(starts_from)
     with world.first_goes_first():  # it prepares what the others only read
         tokenizers = _tokenizers(config, options, checkpoint, other)
         data = prepare_data(config, tokenizers, options.out, reporter.say)
     facts = _facts(config, data)
     if checkpoint is not None:
         _check_same(checkpoint, facts, options, reporter)
-    model = _build(config, tokenizers, other, reporter)
+    model = _build(config, tokenizers, reporter)
+    if other is not None:
+        reporter.say(f"starting from {starts_from}: {warm_start(model, other.model)}")
     trained = TrainedModel(model.to(device), config, tokenizers)
     optimizer = make_optimizer(trained)
     progress = Progress() if checkpoint is None else _restore(checkpoint, trained, optimizer)
-    validate = make_validator(trained, data.valid, data.valid_pairs) if data.valid else None
+    validate = None
+    if data.valid is not None:
+        validate = make_validator(trained, data.valid, data.valid_pairs)
     hooks = Hooks(validate)
     if world.is_first:
         save = partial(checkpoints.save, trained, optimizer, facts)
@@ -121,17 +126,13 @@ def _tokenizers(
     return other.tokenizers if other else prepare_tokenizers(config, options.out)
 
 
-def _build(
-    config: Config, tokenizers: Tokenizers, other: TrainedModel | None, reporter: Reporter
-) -> Seq2Seq:
+def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:
     """The model as it is before its first update."""
     sizes = (len(tokenizers.source), len(tokenizers.target))
     torch.manual_seed(config.train.seed)
     model = build_model(config.model, sizes, shared=tokenizers.joint)
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
-    if other is not None:
-        reporter.say(f"starting from another model: {warm_start(model, other.model)}")
     return model
 
 

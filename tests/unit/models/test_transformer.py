@@ -169,6 +169,19 @@ def test_each_dropout_acts_while_training_and_rests_in_evaluation(which):
     torch.testing.assert_close(states(still), states(toy_model(**none)), rtol=0, atol=0)
 
 
+def test_dropout_reaches_every_sublayer_and_both_embeddings():
+    """Dropping nearly all of it leaves nothing to norm: what escaped dropout would show."""
+    model = toy_model(dropout=0.99998).train()
+    batch = toy_batch([(4, 6), (1, 2), (3, 5)])
+    torch.manual_seed(3)
+    outputs = model(batch.source, batch.source_mask, batch.prefix)
+    for states, norm in (
+        (outputs.source.states, model.backbone.encoder_norm),
+        (outputs.states, model.backbone.decoder_norm),
+    ):
+        torch.testing.assert_close(states, norm.bias.expand_as(states), rtol=0, atol=1e-6)
+
+
 def test_a_fresh_model_is_sane():
     """Weights of the scale that training starts from: logits near a uniform distribution."""
     torch.manual_seed(5)

@@ -94,13 +94,14 @@ def test_a_flipped_bit_is_named_and_the_one_before_is_used(save, tmp_path, name)
     assert "step-00000008" in line and name in line and "sha256" in line
 
 
-def test_nothing_whole_is_nothing(save, tmp_path):
-    assert Checkpoints(tmp_path / "elsewhere", 9).latest(print) is None
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_over_by_itself(save, tmp_path):
+    assert Checkpoints(tmp_path / "elsewhere", 9).latest(pytest.fail) is None
     flip_a_bit(save(8) / "model.safetensors")
     (save(9) / "MANIFEST.json").unlink()
     warned = []
-    assert Checkpoints(tmp_path, 9).latest(warned.append) is None
-    assert len(warned) == 2
+    with pytest.raises(UntoldError, match="every checkpoint is damaged: remove them"):
+        Checkpoints(tmp_path, 9).latest(warned.append)
+    assert ["step-00000009" in line for line in warned] == [True, False]
 
 
 def test_a_damaged_one_is_written_anew_when_its_step_comes_again(save, tmp_path):

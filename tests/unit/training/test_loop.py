@@ -193,29 +193,45 @@ def test_the_rate_of_each_update_is_the_schedule_s(make, monkeypatch):
     assert rates == [learning_rate(trainer.config, number) for number in range(1, 7)]
 
 
-def test_bpe_dropout_cuts_the_text_of_each_pair_anew(corpus, make):
-    config = toy_config(corpus, tokenizer={"dropout": 0.5})
-    tokenizers = toy_tokenizers(corpus, config)
-    texts = (corpus / "train.src").read_text().split("\n")[:12]
-    store = Pairs(0)
-    store.ids = [(np.array(ids), np.array(ids)) for ids in tokenizers.source.encode(texts)]
-    store.source_lengths = store.target_lengths = np.array([len(ids) for ids, _ in store.ids])
-    network = toy_model((len(tokenizers.source),) * 2)
-    trained = TrainedModel(network, config, tokenizers)
-    setting = make().world, Log(corpus), Interrupted()
-    trainer = Trainer(trained, make_optimizer(trained), store, Setting(*setting), Hooks())
-    cut = {}
-    for epoch in (0, 0, 1):
-        plan = trainer._epoch_plan(epoch)
-        batches = trainer._own_batches(plan, range(len(plan)), epoch)
-        rows = {}
-        for _, batch in batches:
-            for k, index in enumerate(batch.indices.tolist()):
-                ids = batch.source[k, batch.source_mask[k]].tolist()[:-1]
-                assert tokenizers.source.decode(ids) == texts[index]
-                rows[index] = ids
-        assert cut.setdefault(epoch, rows) == rows, "an epoch is cut the same way each time"
-    assert cut[0] != cut[1]
+@pytest.fixture
+def cutting(corpus, make):
+    """A trainer with BPE-dropout, and the texts of its store."""
+
+    def cutting(count):
+        config = toy_config(corpus, tokenizer={"dropout": 0.5})
+        tokenizers = toy_tokenizers(corpus, config)
+        texts = (corpus / "train.src").read_text().split("\n")[:count]
+        store = Pairs(0)
+        store.ids = [(np.array(ids), np.array(ids)) for ids in tokenizers.source.encode(texts)]
+        store.source_lengths = store.target_lengths = np.array([len(ids) for ids, _ in store.ids])
+        trained = TrainedModel(toy_model((len(tokenizers.source),) * 2), config, tokenizers)
+        setting = Setting(World(), make().reporter, Interrupted())
+        return Trainer(trained, make_optimizer(trained), store, setting, Hooks()), texts
+
+    return cutting
+
+
+def sources_of(trainer, epoch):
+    """The source ids of each pair as they are cut in an epoch."""
+    plan, rows = trainer._epoch_plan(epoch), {}
+    for _, batch in trainer._own_batches(plan, range(len(plan)), epoch):
+        for k, index in enumerate(batch.indices.tolist()):
+            rows[index] = batch.source[k, batch.source_mask[k]].tolist()[:-1]
+    return rows
+
+
+def test_bpe_dropout_cuts_the_text_of_each_pair_anew(cutting):
+    trainer, texts = cutting(12)
+    first, again, next_one = (sources_of(trainer, epoch) for epoch in (0, 0, 1))
+    decode = trainer.trained.tokenizers.source.decode
+    assert [decode(next_one[index]) for index in range(12)] == texts
+    assert first == again != next_one
+
+
+def test_bpe_dropout_knows_the_epoch(cutting):
+    """One pair, so that every epoch has the same one batch."""
+    trainer, _ = cutting(1)
+    assert len({tuple(sources_of(trainer, epoch)[0]) for epoch in range(5)}) > 1
 
 
 def poison(monkeypatch, bad, value=math.nan):

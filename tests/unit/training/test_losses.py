@@ -1,0 +1,86 @@
+"""word_loss against its plain form: the value, both gradients, and the chunks it works in."""
+
+import pytest
+import torch
+
+from untold.training import losses
+from untold.training.losses import plain_word_loss, word_loss
+
+D, V = 7, 13
+
+
+def problem(rows, dtype=torch.float64):
+    """States, embedding and labels by formula, the same numbers in every precision."""
+    states = (3 * torch.sin(torch.arange(rows * D) * 1.7 + 0.3)).view(rows, D).to(dtype)
+    embedding = (2 * torch.cos(torch.arange(V * D) * 2.9)).view(V, D).to(dtype)
+    labels = (torch.arange(rows) * 5 + 2) % V
+    return states.requires_grad_(), embedding.requires_grad_(), labels
+
+
+def value_and_gradients(function, rows, smoothing, dtype=torch.float64):
+    states, embedding, labels = problem(rows, dtype)
+    loss, nll = function(states, embedding, labels, smoothing)
+    (loss * 0.25).backward()  # a scale from outside must reach the gradients
+    return [loss.detach(), nll, states.grad, embedding.grad]
+
+
+@pytest.fixture(params=[1, 3, 512], ids=lambda rows: f"{rows} at once")
+def rows_at_once(request, monkeypatch):
+    monkeypatch.setattr(losses, "_ROWS_AT_ONCE", request.param)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 6, 11])
+@pytest.mark.usefixtures("rows_at_once")
+def test_value_and_gradients_are_those_of_the_plain_form(rows, smoothing):
+    ours = value_and_gradients(word_loss, rows, smoothing)
+    plain = value_and_gradients(plain_word_loss, rows, smoothing)
+    torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-10)
+
+
+def test_single_precision_comes_close_to_double():
+    ours = value_and_gradients(word_loss, 11, 0.1, torch.float32)
+    exact = value_and_gradients(plain_word_loss, 11, 0.1)
+    torch.testing.assert_close([part.double() for part in ours], exact, rtol=1e-5, atol=1e-5)
+
+
+def test_a_vocabulary_larger_than_the_limit_is_taken_row_by_row(monkeypatch):
+    monkeypatch.setattr(losses, "_LOGITS_AT_ONCE", V - 1)
+    ours = value_and_gradients(word_loss, 5, 0.1)
+    torch.testing.assert_close(ours, value_and_gradients(plain_word_loss, 5, 0.1))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.usefixtures("rows_at_once")
+def test_gradients_are_those_of_finite_differences(smoothing):
+    states, embedding, labels = problem(5)
+    assert torch.autograd.gradcheck(
+        lambda h, e: word_loss(h, e, labels, smoothing)[0], (states, embedding)
+    )
+
+
+def test_logits_of_any_size_stay_finite():
+    states, embedding, labels = problem(3, torch.float32)
+    loss, nll = word_loss(states.detach() * 1e4, embedding, labels, 0.1)
+    loss.backward()
+    assert loss.isfinite() and nll.isfinite() and embedding.grad.isfinite().all()
+
+
+def test_the_negative_log_likelihood_has_no_gradient():
+    _, nll = word_loss(*problem(2), 0.1)
+    assert not nll.requires_grad
+
+
+@torch.no_grad()
+def test_without_gradients_the_value_is_the_same():
+    states, embedding, labels = problem(4)
+    ours = word_loss(states, embedding, labels, 0.1)
+    torch.testing.assert_close(ours, plain_word_loss(states, embedding, labels, 0.1))
+
+
+def test_the_states_alone_can_want_a_gradient():
+    states, embedding, labels = problem(4)
+    word_loss(states, embedding.detach(), labels, 0.1)[0].backward()
+    others, embedding, labels = problem(4)
+    plain_word_loss(others, embedding.detach(), labels, 0.1)[0].backward()
+    torch.testing.assert_close(states.grad, others.grad)
