@@ -11,7 +11,7 @@ import numpy as np
 from race import CLOCKS
 from untold.config import CorpusConfig, TokenizerConfig
 from untold.corpus.batches import Batch, plan_epoch
-from untold.corpus.grammar import load_grammar
+from untold.corpus.grammars import load_grammar
 from untold.corpus.readers import read_pairs
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 

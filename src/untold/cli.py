@@ -195,7 +195,7 @@ def sample(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 7,
 ) -> None:
     """Write a corpus of a synchronous grammar: train, dev, test, with gold word alignments."""
-    from untold.corpus.sampling import write_sample
+    from untold.corpus.grammars import write_sample
 
     print(write_sample(grammar, pairs, seed, out))
 

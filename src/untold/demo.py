@@ -9,8 +9,8 @@ from rich.table import Table
 
 from untold.analysis.scores import Score, corpus_scores
 from untold.config import Config, load_config
+from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_lines
-from untold.corpus.sampling import write_sample
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 

@@ -201,10 +201,17 @@ def test_a_job_of_two_is_stopped_by_signal_and_ended_by_a_silent_member(config, 
     """SIGTERM to the group reaches workers twice, by itself and by torchrun; once is meant."""
     out = tmp_path / "run"
     settings = {"steps": 100_000, "log_every": 1, "save_every": 10**6, "validate_every": 10**6}
-    path = config(train=settings | {"timeout_minutes": 0.15})
+    path = config(
+        data={"train": [{"source": "train.src", "target": "train.tgt"}] * 25},
+        train=settings | {"batch_tokens": 8, "accumulate": 100, "timeout_minutes": 0.15},
+    )
     with running(*torchrun(2), "train", path, "--out", out) as process:
         wait_for(has_begun(out), process)
         os.killpg(process.pid, signal.SIGTERM)
+        time.sleep(0.1)
+        for worker in workers(process).values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGTERM)
         code, output = finish(process)
     assert code != 0
     verify_directory(newest(out))

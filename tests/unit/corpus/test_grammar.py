@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from untold.corpus.grammar import Sample, known_grammars, load_grammar, parse_grammar
+from untold.corpus.grammars import Sample, known_grammars, load_grammar, parse_grammar
 from untold.errors import UntoldError
 
 HEAD = """
@@ -283,7 +283,7 @@ def test_pairs_do_not_depend_on_the_hash_seed(tmp_path):
     file = tmp_path / "docs.grammar"
     file.write_text(documented(), encoding="utf-8")
     code = (
-        "import sys; from itertools import islice; from untold.corpus.grammar import load_grammar;"
+        "import sys; from itertools import islice; from untold.corpus.grammars import load_grammar;"
         "print(list(islice(load_grammar(sys.argv[1]).stream(5), 40)))"
     )
     runs = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from untold.corpus.grammar import parse_grammar
+from untold.corpus.grammars import parse_grammar
 from untold.errors import UntoldError
 
 HEAD = """

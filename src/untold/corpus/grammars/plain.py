@@ -6,8 +6,8 @@ from functools import cache
 from math import prod
 from typing import NamedTuple
 
-from untold.corpus.grammar_expansion import Expansion, Symbol
-from untold.corpus.grammar_notation import Item, Slot
+from untold.corpus.grammars.expansion import Expansion, Symbol
+from untold.corpus.grammars.notation import Item, Slot
 
 __all__ = ["Plain", "Production", "finish"]
 

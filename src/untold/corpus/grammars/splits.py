@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from untold.corpus.grammar import Grammar, Sample, load_grammar
+from untold.corpus.grammars.grammar import Grammar, Sample, load_grammar
 from untold.errors import UntoldError
 
 __all__ = ["SampleReport", "SplitReport", "write_sample"]
@@ -26,6 +26,10 @@ class SplitReport:
     max_source: int
     max_target: int
 
+    def __str__(self) -> str:
+        means = f"{self.mean_source:.1f} and {self.mean_target:.1f} words on average"
+        return f"{self.name} {self.pairs} pairs, {means}, {max(self.max_source, self.max_target)} at most"
+
 
 @dataclass(frozen=True)
 class SampleReport:
@@ -38,6 +42,10 @@ class SampleReport:
     train: SplitReport
     dev: SplitReport
     test: SplitReport
+
+    def __str__(self) -> str:
+        splits = "; ".join(map(str, (self.train, self.dev, self.test)))
+        return f"{self.out}: {self.grammar}, seed {self.seed}: {splits}"
 
 
 def write_sample(name: str | Path, pairs: int, seed: int, out: str | Path) -> SampleReport:

@@ -1,7 +1,7 @@
 """Synchronous grammars: sentence pairs with their word alignment, without end and without a file.
 
 `load_grammar("en-de").sample(random.Random(7))` is one pair. Grammars are readable files (see
-docs/grammars.md); the ones that come with the package lie in `grammars/`.
+docs/grammars.md); the ones that come with the package lie beside this one.
 """
 
 import random
@@ -11,12 +11,12 @@ from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 
-from untold.corpus.grammar_checks import expand
-from untold.corpus.grammar_notation import Notation
-from untold.corpus.grammar_plain import Plain
-from untold.corpus.grammar_reader import read_notation
-from untold.corpus.grammar_recognition import Recognizer, count_derivations
-from untold.corpus.grammar_sampling import Sample, Sampler
+from untold.corpus.grammars.checks import expand
+from untold.corpus.grammars.notation import Notation
+from untold.corpus.grammars.plain import Plain
+from untold.corpus.grammars.reader import read_notation
+from untold.corpus.grammars.recognition import Recognizer, count_derivations
+from untold.corpus.grammars.sampling import Sample, Sampler
 from untold.errors import UntoldError
 
 __all__ = ["Grammar", "Sample", "known_grammars", "load_grammar", "parse_grammar"]

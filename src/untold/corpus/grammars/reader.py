@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from untold.corpus.grammar_notation import Features, Notation, Rule, Variable
-from untold.corpus.grammar_rules import FeatureTable, Pattern, Place, parse_pattern, split_weight
+from untold.corpus.grammars.notation import Features, Notation, Rule, Variable
+from untold.corpus.grammars.rules import FeatureTable, Pattern, Place, parse_pattern, split_weight
 
 __all__ = ["read_notation"]
 
@@ -42,7 +42,7 @@ def read_notation(text: str, where: str) -> Notation:
 def _statements(text: str, where: str) -> Iterator[tuple[Place, str, Lines]]:
     head: tuple[Place, str] | None = None
     body: list[tuple[Place, str]] = []
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in enumerate(text.split("\n"), start=1):
         line, place = _COMMENT.sub("", raw).rstrip(), Place(where, number)
         if not line:
             continue

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from untold.corpus.grammar_notation import Notation, Rule, Variable, Word
+from untold.corpus.grammars.notation import Notation, Rule, Variable, Word
 
 __all__ = ["Bindings", "Child", "Constraints", "Prepared", "RuleIndex"]
 

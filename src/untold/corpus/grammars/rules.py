@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from untold.corpus.grammar_notation import (
+from untold.corpus.grammars.notation import (
     Features,
     Item,
     Reference,

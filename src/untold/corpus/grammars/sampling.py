@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from untold.corpus.grammar_notation import Item, Notation, Slot
-from untold.corpus.grammar_plain import Plain, Production
+from untold.corpus.grammars.notation import Item, Notation, Slot
+from untold.corpus.grammars.plain import Plain, Production
 
 __all__ = ["Sample", "Sampler", "Tree"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from untold.corpus.grammar_index import Bindings, Constraints, Prepared, RuleIndex
-from untold.corpus.grammar_notation import Notation, Rule
+from untold.corpus.grammars.index import Bindings, Constraints, Prepared, RuleIndex
+from untold.corpus.grammars.notation import Notation, Rule
 
 __all__ = ["Draft", "Expansion", "Symbol", "expand_rules"]
 

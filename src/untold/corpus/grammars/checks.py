@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 
-from untold.corpus.grammar_expansion import Expansion, expand_rules
-from untold.corpus.grammar_notation import Notation, Word
-from untold.corpus.grammar_plain import Plain, Production, finish
-from untold.corpus.grammar_rules import Place
+from untold.corpus.grammars.expansion import Expansion, expand_rules
+from untold.corpus.grammars.notation import Notation, Word
+from untold.corpus.grammars.plain import Plain, Production, finish
+from untold.corpus.grammars.rules import Place
 
 __all__ = ["expand"]
 
