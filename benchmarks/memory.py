@@ -1,6 +1,7 @@
-"""How much memory a large corpus needs: to be tokenised into a store, and to be read in batches.
+"""How much memory a large corpus needs: to be tokenised into a store, read in batches, trained on.
 
-Every stage runs in a process of its own, whose peak is that of the stage alone.
+Every stage runs in a process of its own, whose peak is that of the stage alone. The promise is that
+training on a large corpus takes at most a gigabyte more than the same model takes on a small one.
 
     python benchmarks/memory.py --pairs 2000000 --json memory.json
 """
@@ -22,12 +23,21 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from untold.config import CorpusConfig, TokenizerConfig
+import torch
+
+from untold.config import CorpusConfig, TokenizerConfig, parse_config
 from untold.corpus.batches import plan_epoch
 from untold.corpus.filters import Limits
 from untold.corpus.readers import read_pairs
 from untold.corpus.store import PairEncoder, open_store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.models.build import build_model
+from untold.models.files import TrainedModel
+from untold.training.interruption import Interrupted
+from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
+from untold.training.progress import Progress
+from untold.training.reporter import Silence
+from untold.training.world import World
 
 SOURCE, TARGET = "train.src.gz", "train.tgt.gz"
 CORPUS = CorpusConfig(source=SOURCE, target=TARGET)
@@ -35,6 +45,10 @@ WORDS = 20_000
 SAMPLE = 20_000  # pairs that the vocabulary is learnt from
 VOCABULARY = 8_000
 BATCH_TOKENS = 4096
+SMALL = "small"  # the folder of a corpus of SAMPLE pairs
+PRESETS = ("tiny", "base")
+UPDATES = 4
+PROMISE_MB = 1000.0
 
 
 @dataclass(frozen=True)
@@ -158,13 +172,38 @@ def read_one_epoch(root: Path) -> int:
     return sum(int(batch.target_mask.sum()) for batch in plan.batches(store))
 
 
+def build_small_store(root: Path) -> int:
+    small = root / SMALL
+    small.mkdir()
+    Tokenizers.load(root).save(small)
+    write_corpus(small, SAMPLE)
+    return build_store(small)
+
+
+def train(root: Path, preset: str) -> str:
+    """A few updates by the real trainer, which plans a whole epoch before the first."""
+    tokenizers, store = Tokenizers.load(root), open_store(root / "store")
+    config = parse_config(
+        {"model": {"preset": preset}, "train": {"steps": UPDATES, "batch_tokens": BATCH_TOKENS}}
+    )
+    size = len(tokenizers.source)
+    torch.manual_seed(1)
+    model = build_model(config.model, (size, size), shared=True)
+    trained = TrainedModel(model, config, tokenizers)
+    setting = Setting(World(), Silence(root, UPDATES), Interrupted())
+    progress = Trainer(trained, make_optimizer(trained), store, setting, Hooks()).run(Progress())
+    return f"{preset}, {len(store):,} pairs, {progress.step} updates"
+
+
 def run(pairs: int, root: Path) -> list[Measurement]:
     stages: list[tuple[Any, ...]] = [
         (only_import,),
         (write_corpus, root, pairs),
         (learn_vocabulary, root),
         (build_store, root),
+        (build_small_store, root),
         (read_one_epoch, root),
+        *((train, place, preset) for preset in PRESETS for place in (root / SMALL, root)),
     ]
     done = []
     print(f"{'stage':<18}{'seconds':>10}{'peak MB':>10}{'mapped MB':>11}  result", flush=True)
@@ -186,13 +225,28 @@ def main() -> None:
         store = Path(directory) / "store"
         size = sum(file.stat().st_size for file in store.iterdir()) / 1e6
     print(f"store: {size:.0f} MB on disk")
+    extra = _extra_for_size(measurements)
+    for preset, megabytes in extra.items():
+        print(
+            f"training, {preset}: {megabytes:+.0f} MB for {options.pairs:,} pairs, not {SAMPLE:,}"
+        )
     if options.json:
         report = {
             "pairs": options.pairs,
             "store_mb": size,
+            "extra_mb": extra,
             "stages": list(map(asdict, measurements)),
         }
         options.json.write_text(json.dumps(report, indent=1) + "\n")
+    if broken := [preset for preset, megabytes in extra.items() if megabytes > PROMISE_MB]:
+        sys.exit(f"more than {PROMISE_MB:.0f} MB for the size of the corpus: {', '.join(broken)}")
+
+
+def _extra_for_size(measurements: list[Measurement]) -> dict[str, float]:
+    """What the large corpus takes beyond the small one, for each preset."""
+    peaks = [m.peak_mb for m in measurements if m.stage == train.__name__]
+    pairs = zip(PRESETS, peaks[::2], peaks[1::2], strict=True)
+    return {preset: large - small for preset, small, large in pairs}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,14 @@ from untold.models.layers import (
     split_heads,
 )
 
-__all__ = ["Transformer", "TransformerState"]
+__all__ = [
+    "CrossAttention",
+    "DecoderLayer",
+    "EncoderLayer",
+    "SelfAttention",
+    "Transformer",
+    "TransformerState",
+]
 
 
 # Positions by which a full cache grows: a step then seldom moves it to make room.

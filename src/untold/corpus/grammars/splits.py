@@ -27,8 +27,9 @@ class SplitReport:
     max_target: int
 
     def __str__(self) -> str:
-        means = f"{self.mean_source:.1f} and {self.mean_target:.1f} words on average"
-        return f"{self.name} {self.pairs} pairs, {means}, {max(self.max_source, self.max_target)} at most"
+        words = f"{self.mean_source:.1f} and {self.mean_target:.1f} words on average"
+        longest = max(self.max_source, self.max_target)
+        return f"{self.name} {self.pairs} pairs, {words}, {longest} at most"
 
 
 @dataclass(frozen=True)
