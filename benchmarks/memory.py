@@ -47,7 +47,7 @@ VOCABULARY = 8_000
 BATCH_TOKENS = 4096
 SMALL = "small"  # the folder of a corpus of SAMPLE pairs
 PRESETS = ("tiny", "base")
-UPDATES = 4
+UPDATES = 2  # the first makes the optimizer's memory, the second works beside it
 PROMISE_MB = 1000.0
 
 

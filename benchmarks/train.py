@@ -16,7 +16,7 @@ import torch
 
 from contenders import JoeyTraining, MarianTraining, TrainingContender, UntoldTraining, shape
 from race import run_race, write_json
-from workload import add_options, read_workload, training_batches
+from workload import Workload, add_options, read_workload, training_batches
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
         write_json(options.json, [race], {"load": os.getloadavg(), **_facts(options)})
 
 
-def _contenders(options: argparse.Namespace, workload: object) -> list[TrainingContender]:
+def _contenders(options: argparse.Namespace, workload: Workload) -> list[TrainingContender]:
     config = shape(options.preset, options.dropout)
     found: list[TrainingContender] = [
         UntoldTraining(config, options.vocabulary, workload),
