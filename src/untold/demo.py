@@ -1,6 +1,7 @@
 """The demo: sample the embedded grammar, train, translate what was never seen, say what is next."""
 
 import time
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -19,15 +20,20 @@ __all__ = ["run_demo"]
 _PAIRS, _SEED, _SHOWN = 20_000, 7, 8
 
 
-def run_demo(out: Path, console: Console | None = None) -> list[Score]:
+def run_demo(
+    out: Path,
+    settings: Sequence[str] = (),
+    pairs: int = _PAIRS,
+    console: Console | None = None,
+) -> list[Score]:
     """All of it, in the directory `out`; returns the scores on the held-out sentences."""
     console = console or Console()
     began = time.monotonic()
     corpus, model = out / "corpus", out / "model"
     console.print("[bold]1. A corpus[/]: sentence pairs from the embedded English-German grammar")
-    console.print(str(write_sample("en-de", _PAIRS, _SEED, corpus)), highlight=False)
+    console.print(str(write_sample("en-de", pairs, _SEED, corpus)), highlight=False)
     console.print("[bold]2. A Transformer[/], trained on them")
-    train(_config(corpus), RunOptions(model))
+    train(_config(corpus, settings), RunOptions(model))
     console.print("[bold]3. Translations[/] of sentences that it has never seen")
     scores = _show(load(model), corpus, console)
     minutes = (time.monotonic() - began) / 60
@@ -42,9 +48,9 @@ def run_demo(out: Path, console: Console | None = None) -> list[Score]:
     return scores
 
 
-def _config(corpus: Path) -> Config:
+def _config(corpus: Path, settings: Sequence[str]) -> Config:
     with as_file(files("untold") / "demo.toml") as path:
-        return load_config(path, [f'data.root="{corpus}"'])
+        return load_config(path, [f"data.root={corpus}", *settings])
 
 
 def _show(translator: Translator, corpus: Path, console: Console) -> list[Score]:
@@ -61,5 +67,6 @@ def _show(translator: Translator, corpus: Path, console: Console) -> list[Score]
     exact = sum(text == reference for text, reference in zip(texts, references, strict=True))
     console.print(f"{exact} of {len(texts)} held-out sentences are word for word the reference")
     for score in scores:
-        console.print(f"{score.name} {score.value:.2f}  [{score.signature}]", markup=False)
+        line = f"{score.name} {score.value:.2f}  [{score.signature}]"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     return scores
