@@ -41,6 +41,7 @@ class _Segment:
 
     text: int  # which text it belongs to
     ids: tuple[int, ...]
+    prefix: tuple[int, ...]  # how its translation must begin
 
 
 def load(path: str | Path | Sequence[str | Path], device: str = "cpu") -> "Translator":
@@ -76,24 +77,36 @@ class Translator:
         return Translator(self.models, parse_config(values, "decoding settings").decode)
 
     @overload
-    def translate(self, text: str, *, attention: bool = False) -> Translation: ...
+    def translate(self, text: str, *, prefix: str = "", attention: bool = False) -> Translation: ...
 
     @overload
-    def translate(self, text: Sequence[str], *, attention: bool = False) -> list[Translation]: ...
+    def translate(
+        self, text: Sequence[str], *, prefix: Sequence[str] = (), attention: bool = False
+    ) -> list[Translation]: ...
 
     def translate(
-        self, text: str | Sequence[str], *, attention: bool = False
+        self,
+        text: str | Sequence[str],
+        *,
+        prefix: str | Sequence[str] = (),
+        attention: bool = False,
     ) -> Translation | list[Translation]:
-        """One text gives a Translation, a list of texts a list, in its order."""
+        """One text gives a Translation, a list of texts a list, in its order.
+
+        `prefix` is how the translation must begin: one for a text, a list for a list.
+        """
         if isinstance(text, str):
-            return self._translate([text], 0, attention)[0]
-        return self._translate(list(text), 0, attention)
+            begins = [prefix] if isinstance(prefix, str) else list(prefix)
+            return self._translate([text], 0, begins, attention)[0]
+        if isinstance(prefix, str):
+            raise UntoldError("a list of texts needs a list of prefixes, one for each text")
+        return self._translate(list(text), 0, list(prefix), attention)
 
     def stream(self, texts: Iterable[str], window: int = 1024) -> Iterator[Translation]:
         """Translate as texts arrive, in order, at most `window` at a time."""
         first = 0
         for group in ready_groups(texts, window):
-            yield from self._translate(group, first, False)
+            yield from self._translate(group, first, [], False)
             first += len(group)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
@@ -109,14 +122,17 @@ class Translator:
                 found[row] = replace(self._finish(hypothesis, sources[row]), text=pairs[row][1])
         return [found[row] for row in range(len(pairs))]
 
-    def _translate(self, texts: list[str], first: int, attention: bool) -> list[Translation]:
-        ids = self._encode(texts)
-        segments = [
-            _Segment(number, part)
-            for number, (text, row) in enumerate(zip(texts, ids, strict=True))
-            if not _is_blank(text)
-            for part in self._split(row)
-        ]
+    def _translate(
+        self, texts: list[str], first: int, prefixes: list[str], attention: bool
+    ) -> list[Translation]:
+        if prefixes and len(prefixes) != len(texts):
+            raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
+        begins = self.tokenizers.target.encode([self._prepare(p) for p in prefixes])
+        segments = []
+        for number, (text, ids) in enumerate(zip(texts, self._encode(texts), strict=True)):
+            for place, part in enumerate(self._split(ids) if text.strip() else ()):
+                begin = begins[number] if begins and place == 0 else []
+                segments.append(_Segment(number, part, tuple(begin)))
         found: dict[int, list[Translation]] = {number: [] for number in range(len(texts))}
         results = self._search_all(segments, first, attention)
         for segment, hypotheses in zip(segments, results, strict=True):
@@ -131,16 +147,21 @@ class Translator:
         results: list[list[Hypothesis]] = [[] for _ in segments]
         lengths = [len(segment.ids) + 1 for segment in segments]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
-            numbers = [first + segments[row].text for row in rows]
-            sentences = self._sentences([segments[row].ids for row in rows], numbers)
+            sentences = self._sentences([segments[row] for row in rows], first)
             found = search(self._model, sentences, self.decode, attention=attention)
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results
 
-    def _sentences(self, ids: Sequence[Sequence[int]], numbers: Sequence[int]) -> Sentences:
-        padded, mask = pad_rows([(*row, EOS) for row in ids])
-        return Sentences(padded.to(self.device), mask.to(self.device), indices=tuple(numbers))
+    def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
+        ids, mask = pad_rows([(*segment.ids, EOS) for segment in segments])
+        prefixes = tuple(segment.prefix for segment in segments)
+        return Sentences(
+            ids.to(self.device),
+            mask.to(self.device),
+            prefixes if any(prefixes) else None,
+            tuple(first + segment.text for segment in segments),
+        )
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return self.tokenizers.source.encode([self._prepare(text) for text in texts])
@@ -169,10 +190,6 @@ class Translator:
             source_tokens=tuple(self.tokenizers.source.pieces(source)),
             attention=None if weights is None else weights.cpu().numpy(),
         )
-
-
-def _is_blank(text: str) -> bool:
-    return not text.strip()
 
 
 def _join(parts: list[Translation]) -> Translation:

@@ -133,6 +133,19 @@ def test_attention_is_over_the_source_pieces_and_the_end(translator: Translator)
     np.testing.assert_allclose(translation.attention.sum(1), 1.0, rtol=1e-5)
 
 
+def test_a_translation_begins_as_it_must(translator: Translator) -> None:
+    begun = translator.translate("the cat", prefix="DOGS")
+    assert begun.text.startswith("DOGS")
+    assert not translator.translate("the cat").text.startswith("DOGS")
+    several = translator.translate(["the cat", "a dog"], prefix=["DOGS", ""])
+    assert several[0].text == begun.text
+    assert several[1].text == translator.translate("a dog").text
+    with pytest.raises(UntoldError, match="1 prefixes for 2 texts"):
+        translator.translate(["the cat", "a dog"], prefix=["DOGS"])
+    with pytest.raises(UntoldError, match="a list of prefixes"):
+        translator.translate(["the cat"], prefix="DOGS")
+
+
 def test_load_gives_the_same_translator(tmp_path: Path, translator: Translator) -> None:
     save_model(tmp_path / "model", make())
     loaded = untold.load(tmp_path / "model")
