@@ -3,6 +3,7 @@
 import pytest
 
 from untold.corpus.grammars import write_sample
+from untold.corpus.lines import read_lines
 from untold.errors import UntoldError
 
 DIGITS = "\n".join(f'D -> "{n}" || "{word}"' for n, word in enumerate("abcdefghij"))
@@ -24,7 +25,7 @@ def numbers(tmp_path_factory):
 
 
 def read(out, split, suffix):
-    return (out / f"{split}.{suffix}").read_text(encoding="utf-8").splitlines()
+    return list(read_lines(out / f"{split}.{suffix}"))
 
 
 def test_splits_have_their_sizes_and_share_no_sentence(numbers, tmp_path):
