@@ -73,9 +73,9 @@ def train(
     options = RunOptions(out or Path("runs") / config.stem, init, allow_changed)
     result = run(load_config(config, settings or []), options)
     progress = result.progress
-    print(
-        f"{result.out}: step {progress.step}, best {_number(progress.best)} at {progress.best_step}"
-    )
+    best = f"best {_number(progress.best)} at {progress.best_step}"
+    if result.rank == 0:
+        print(f"{result.out}: step {progress.step}, {best}")
     if result.signal:
         sys.exit(128 + result.signal)
 

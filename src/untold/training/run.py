@@ -60,11 +60,12 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a run ended; `signal` is not zero if it was interrupted."""
+    """How a run ended; `signal` is not zero if it was interrupted, `rank` tells processes apart."""
 
     out: Path
     progress: Progress
     signal: int = 0
+    rank: int = 0
 
 
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
@@ -114,7 +115,7 @@ def _train(
     reporter.begin(progress.step)
     progress = Trainer(trained, optimizer, data.train, setting, hooks).run(progress)
     world.wait()
-    return TrainResult(options.out, progress, setting.interrupted.signal)
+    return TrainResult(options.out, progress, setting.interrupted.signal, world.rank)
 
 
 def _tokenizers(
