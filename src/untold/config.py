@@ -18,11 +18,13 @@ from untold.errors import UntoldError
 
 __all__ = [
     "PRESETS",
+    "SEPARATOR_PRESETS",
     "Config",
     "CorpusConfig",
     "DataConfig",
     "DecodeConfig",
     "ModelConfig",
+    "SeparatorConfig",
     "TokenizerConfig",
     "TrainConfig",
     "load_config",
@@ -34,6 +36,7 @@ __all__ = [
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
+Weight = Annotated[float, Field(ge=0.0)]
 
 
 class _Section(BaseModel):
@@ -119,6 +122,47 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "paper": {"agreement": "mlp", "capsule_scale": False, "fusion": "ffn"},
+}
+
+
+def _with_preset(data: Any, presets: Mapping[str, Mapping[str, Any]], default: str) -> Any:
+    """What is written out wins over what the preset says."""
+    if not isinstance(data, dict):
+        return data
+    return dict(presets.get(data.get("preset", default), {})) | data
+
+
+class SeparatorConfig(_Section):
+    """How source words are told apart as past, future and redundant. The preset `paper` is
+    the form of the paper; the default is the one that separates best (docs/results.md)."""
+
+    kind: Literal["none", "gdr", "clf", "attn"] = "none"
+    preset: Literal["default", "paper"] = "default"
+    past: Count = 2
+    future: Count = 2
+    redundant: CountOrZero = 2
+    d_capsule: Count | None = None  # of one capsule; None: half of d_model
+    num_iterations: Count = 3
+    agreement: Literal["dot", "mlp"] = "dot"
+    capsule_scale: bool = True
+    fusion: Literal["ffn", "linear"] = "linear"
+    backbone_gradient: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+    bca_direction: Literal["state_to_capsule", "capsule_to_state"] = "state_to_capsule"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, data: Any) -> Any:
+        return _with_preset(data, SEPARATOR_PRESETS, cls.model_fields["preset"].default)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Capsules of each category; attention has no way to call a word redundant."""
+        return self.past, self.future, 0 if self.kind == "attn" else self.redundant
+
+
 class ModelConfig(_Section):
     """The shape of the model. A preset fills in what is not written out beside it."""
 
@@ -133,14 +177,12 @@ class ModelConfig(_Section):
     attention_dropout: Fraction = 0.0
     activation_dropout: Fraction = 0.0
     tie_embeddings: bool = True
+    separator: SeparatorConfig = SeparatorConfig()
 
     @model_validator(mode="before")
     @classmethod
     def _fill_preset(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        preset = PRESETS.get(data.get("preset", cls.model_fields["preset"].default), {})
-        return dict(preset) | data
+        return _with_preset(data, PRESETS, cls.model_fields["preset"].default)
 
     @model_validator(mode="after")
     def _heads_divide(self) -> "ModelConfig":
@@ -170,6 +212,15 @@ class TrainConfig(_Section):
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
     clip: Annotated[float, Field(ge=0.0)] = 1.0
     label_smoothing: Fraction = 0.1
+    bow_weight: Weight = 0.5
+    bow_window: Literal["causal", "paper", "strict"] = "causal"
+    bow_reduction: Literal["sum", "mean"] = "sum"
+    bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    bca_weight: Weight = 0.0
+    counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    auxiliary_start: CountOrZero = 0
+    auxiliary_warmup: CountOrZero = 0
+    freeze_backbone: bool = False
     log_every: Count = 50
     validate_every: Count = 1000
     validate_bleu: bool = True
@@ -188,6 +239,11 @@ class TrainConfig(_Section):
     def _best_can_be_known(self) -> "TrainConfig":
         if self.best_by == "bleu" and not self.validate_bleu:
             raise ValueError('best_by = "bleu" needs validate_bleu: set best_by = "loss"')
+        if self.freeze_backbone and self.best_by == "bleu":
+            raise ValueError(
+                'with freeze_backbone no translation changes: set best_by = "loss", which is then '
+                "that of the auxiliary losses"
+            )
         return self
 
 

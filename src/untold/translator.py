@@ -7,13 +7,14 @@ from typing import overload
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
 from untold.config import DecodeConfig, parse_config
 from untold.corpus.batches import collate, pad_rows, plan_by_length
 from untold.corpus.ready import ready_groups
 from untold.corpus.tokenizer import Tokenizers
 from untold.corpus.vocabulary import EOS
-from untold.decoding import Ensemble, Hypothesis, Sentences, score_pairs, search
+from untold.decoding import NOTHING, Ensemble, Hypothesis, Sentences, Show, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.files import TrainedModel, load_model
 
@@ -30,9 +31,9 @@ class Translation:
     tokens: tuple[str, ...]  # the pieces of the text
     source_tokens: tuple[str, ...]
     alternatives: tuple["Translation", ...] = ()
-    attention: Float[np.ndarray, "t i"] | None = (
-        None  # of each target token and EOS, over the source
-    )
+    # Of each target token and EOS, over the pieces of the source and its EOS:
+    attention: Float[np.ndarray, "t i"] | None = None
+    assignments: Float[np.ndarray, "t i g"] | None = None  # shares of past, future, redundant
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,24 @@ class Translator:
         values = {"decode": self.decode.model_dump() | settings}
         return Translator(self.models, parse_config(values, "decoding settings").decode)
 
-    @overload
-    def translate(self, text: str, *, prefix: str = "", attention: bool = False) -> Translation: ...
+    @property
+    def separates(self) -> bool:
+        """Whether a model can tell what is said from what is still untold."""
+        return any(each.model.past_future is not None for each in self.models)
 
     @overload
     def translate(
-        self, text: Sequence[str], *, prefix: Sequence[str] = (), attention: bool = False
+        self, text: str, *, prefix: str = "", attention: bool = False, assignments: bool = False
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self,
+        text: Sequence[str],
+        *,
+        prefix: Sequence[str] = (),
+        attention: bool = False,
+        assignments: bool = False,
     ) -> list[Translation]: ...
 
     def translate(
@@ -90,40 +103,50 @@ class Translator:
         *,
         prefix: str | Sequence[str] = (),
         attention: bool = False,
+        assignments: bool = False,
     ) -> Translation | list[Translation]:
         """One text gives a Translation, a list of texts a list, in its order.
 
-        `prefix` is how the translation must begin: one for a text, a list for a list.
+        `prefix` is how the translation must begin: one for a text, a list for a list. `assignments`
+        needs a model that separates past and future.
         """
+        show = self._show(attention, assignments)
         if isinstance(text, str):
             begins = [prefix] if isinstance(prefix, str) else list(prefix)
-            return self._translate([text], 0, begins, attention)[0]
+            return self._translate([text], 0, begins, show)[0]
         if isinstance(prefix, str):
             raise UntoldError("a list of texts needs a list of prefixes, one for each text")
-        return self._translate(list(text), 0, list(prefix), attention)
+        return self._translate(list(text), 0, list(prefix), show)
 
     def stream(self, texts: Iterable[str], window: int = 1024) -> Iterator[Translation]:
         """Translate as texts arrive, in order, at most `window` at a time."""
         first = 0
         for group in ready_groups(texts, window):
-            yield from self._translate(group, first, [], False)
+            yield from self._translate(group, first, [], NOTHING)
             first += len(group)
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
-        """Each target as a Translation of its source: log p(target | source), no search."""
+    def score(
+        self, pairs: Sequence[tuple[str, str]], *, attention: bool = False
+    ) -> list[Translation]:
+        """Each target as a Translation of its source: log p(target | source), no search.
+
+        With assignments, if a model has them: the pass over the target gives them anyway.
+        """
         sources = self._encode([source for source, _ in pairs])
         targets = self.tokenizers.target.encode([self._prepare(target) for _, target in pairs])
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
         found: dict[int, Translation] = {}
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             batch = collate([(sources[row], targets[row]) for row in rows], rows).to(self.device)
-            hypotheses = score_pairs(self._model, batch, self.decode.length_penalty)
+            hypotheses = score_pairs(
+                self._model, batch, self.decode.length_penalty, attention=attention
+            )
             for row, hypothesis in zip(rows, hypotheses, strict=True):
                 found[row] = replace(self._finish(hypothesis, sources[row]), text=pairs[row][1])
         return [found[row] for row in range(len(pairs))]
 
     def _translate(
-        self, texts: list[str], first: int, prefixes: list[str], attention: bool
+        self, texts: list[str], first: int, prefixes: list[str], show: Show
     ) -> list[Translation]:
         if prefixes and len(prefixes) != len(texts):
             raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
@@ -134,24 +157,33 @@ class Translator:
                 begin = begins[number] if begins and place == 0 else []
                 segments.append(_Segment(number, part, tuple(begin)))
         found: dict[int, list[Translation]] = {number: [] for number in range(len(texts))}
-        results = self._search_all(segments, first, attention)
+        results = self._search_all(segments, first, show)
         for segment, hypotheses in zip(segments, results, strict=True):
             options = [self._finish(each, segment.ids) for each in hypotheses]
             found[segment.text].append(replace(options[0], alternatives=tuple(options[1:])))
         return [_join(parts) for parts in found.values()]
 
     def _search_all(
-        self, segments: list[_Segment], first: int, attention: bool
+        self, segments: list[_Segment], first: int, show: Show
     ) -> list[list[Hypothesis]]:
         """Search in batches of similar length; the results come back in the order of `segments`."""
         results: list[list[Hypothesis]] = [[] for _ in segments]
         lengths = [len(segment.ids) + 1 for segment in segments]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
-            found = search(self._model, sentences, self.decode, attention=attention)
+            found = search(self._model, sentences, self.decode, show)
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results
+
+    def _show(self, attention: bool, assignments: bool) -> Show:
+        if assignments and not self.separates:
+            raise UntoldError(
+                "the model does not separate past and future: train one with "
+                'model.separator.kind = "gdr", or add it to this one with --init and '
+                "train.freeze_backbone = true"
+            )
+        return Show(attention, assignments)
 
     def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
         ids, mask = pad_rows([(*segment.ids, EOS) for segment in segments])
@@ -181,15 +213,19 @@ class Translator:
         yield tuple(ids[first:])
 
     def _finish(self, hypothesis: Hypothesis, source: Sequence[int]) -> Translation:
-        weights = hypothesis.attention
         return Translation(
             text=self.tokenizers.target.decode(hypothesis.tokens),
             score=hypothesis.score,
             log_probability=hypothesis.log_probability,
             tokens=tuple(self.tokenizers.target.pieces(hypothesis.tokens)),
             source_tokens=tuple(self.tokenizers.source.pieces(source)),
-            attention=None if weights is None else weights.cpu().numpy(),
+            attention=_as_array(hypothesis.attention),
+            assignments=_as_array(hypothesis.assignments),
         )
+
+
+def _as_array(values: Tensor | None) -> np.ndarray | None:
+    return None if values is None else values.float().cpu().numpy()
 
 
 def _join(parts: list[Translation]) -> Translation:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from untold.config import DecodeConfig
 from untold.corpus.batches import collate, pad_rows
 from untold.corpus.vocabulary import BOS, EOS
-from untold.decoding import Ensemble, Sentences, score_pairs, search
+from untold.decoding import Ensemble, Sentences, Show, score_pairs, search
 from untold.models.seq2seq import Step
 
 SIZE = 7  # four control tokens and three words
@@ -57,7 +57,7 @@ class HistoryModel:
             seen.append(values)
         values = torch.stack(seen, 1)
         weights = _weights(values, source.values[:, 1:]) if attention else None
-        return SimpleNamespace(holistic=self._logits(values), attention=weights)
+        return SimpleNamespace(holistic=self._logits(values), attention=weights, assignments=None)
 
     def logits(self, holistic):
         return holistic.clone()
@@ -212,9 +212,11 @@ def test_the_search_is_the_plain_one(batch, alpha, beam, data, shortest, repeats
 def test_neighbours_and_padding_change_nothing(batch, sample):
     config = DecodeConfig(nbest=3, max_length=12, sample=sample)
     model, numbers = HistoryModel(), tuple(range(10, 10 + len(batch)))
-    together = search(model, batch_of(batch, indices=numbers), config, attention=True)
+    together = search(model, batch_of(batch, indices=numbers), config, Show(attention=True))
     for source, number, hypotheses in zip(batch, numbers, together, strict=True):
-        (alone,) = search(model, batch_of([source], indices=(number,)), config, attention=True)
+        (alone,) = search(
+            model, batch_of([source], indices=(number,)), config, Show(attention=True)
+        )
         assert hypotheses == alone
         for one, other in zip(hypotheses, alone, strict=True):
             torch.testing.assert_close(one.attention, other.attention)
@@ -226,7 +228,7 @@ def test_reported_scores_are_what_rescoring_gives(batch, alpha, sample, members)
     config = DecodeConfig(nbest=3, max_length=9, sample=sample, length_penalty=alpha)
     models = [HistoryModel(sharpness=number + 1.0) for number in range(members)]
     model = Ensemble(models) if members > 1 else models[0]
-    found = search(model, batch_of(batch), config, attention=True)
+    found = search(model, batch_of(batch), config, Show(attention=True))
     for source, hypotheses in zip(batch, found, strict=True):
         pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
         rescored = score_pairs(model, pairs, alpha, attention=True)

@@ -7,13 +7,16 @@ from untold.decoding.scoring import score_pairs
 from untold.decoding.search import search
 from untold.decoding.searchable import Scorable, Searchable
 from untold.decoding.sentences import Sentences
+from untold.decoding.trace import NOTHING, Show
 
 __all__ = [
+    "NOTHING",
     "Ensemble",
     "Hypothesis",
     "Scorable",
     "Searchable",
     "Sentences",
+    "Show",
     "length_penalty",
     "score_pairs",
     "search",

@@ -19,20 +19,20 @@ from untold.decoding.penalties import length_penalty
 from untold.decoding.pool import Pool
 from untold.decoding.searchable import Searchable
 from untold.decoding.sentences import Sentences
-from untold.decoding.trace import Trace
+from untold.decoding.trace import NOTHING, Show, Trace
 
 __all__ = ["beam_search"]
 
 
 def beam_search(
-    model: Searchable, sentences: Sentences, config: DecodeConfig, *, attention: bool = False
+    model: Searchable, sentences: Sentences, config: DecodeConfig, show: Show = NOTHING
 ) -> list[list[Hypothesis]]:
     """The n-best translations of each sentence, best first and all different."""
     live = Live.begin(model, sentences, config, 1)  # before the first token all beams are one
     limits, alpha = live.rules.limits, config.length_penalty
     pool, trace = Pool(sentences, config.nbest), Trace(live.last.flatten())
     while True:
-        log_probs, state = predict(model, live, trace, sentences, attention=attention)
+        log_probs, state = predict(model, live, trace, sentences, show)
         room = config.beam - pool.counts(live.numbers)
         candidates = best_candidates(log_probs, live.scores, room)
         ending = candidates.tokens == EOS

@@ -41,6 +41,7 @@ class _Outputs:
 
     holistic: Float[Tensor, "b t d"]
     attention: Float[Tensor, "b t i"] | None
+    assignments: Float[Tensor, "b t i g"] | None
 
 
 class Ensemble:
@@ -83,6 +84,7 @@ class Ensemble:
             _mean_log_softmax([step.logits for step in steps]),
             _Several(tuple(step.state for step in steps)),
             _mean([step.attention for step in steps]),
+            _mean([step.assignments for step in steps]),
         )
 
     def __call__(
@@ -98,7 +100,11 @@ class Ensemble:
             member(source_ids, source_mask, prefix, attention=attention) for member in self.members
         ]
         holistic = torch.cat([output.holistic for output in outputs], dim=-1)
-        return _Outputs(holistic, _mean([output.attention for output in outputs]))
+        return _Outputs(
+            holistic,
+            _mean([output.attention for output in outputs]),
+            _mean([output.assignments for output in outputs]),
+        )
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
         """Of the members' states, side by side."""
@@ -120,6 +126,6 @@ def _mean_log_softmax(logits: Sequence[Float[Tensor, "*b v"]]) -> Float[Tensor, 
 
 
 def _mean(weights: Sequence[Tensor | None]) -> Tensor | None:
-    """Of the attention of those members that have one."""
+    """Of the weights of those members that have them."""
     known = [part for part in weights if part is not None]
     return torch.stack(known).mean(0) if known else None

@@ -18,3 +18,5 @@ class Hypothesis:
     token_log_probabilities: tuple[float, ...]  # of each token and, last, of EOS
     finished: bool = True  # False: the length limit was reached, and EOS stands there by force
     attention: Float[Tensor, "t i"] | None = field(default=None, compare=False)
+    # How each source word stood when each token was chosen: past, future, redundant.
+    assignments: Float[Tensor, "t i g"] | None = field(default=None, compare=False)

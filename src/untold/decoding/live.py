@@ -15,8 +15,9 @@ from untold.decoding.penalties import length_penalty
 from untold.decoding.pool import Ends
 from untold.decoding.searchable import Searchable
 from untold.decoding.sentences import NOT_NUMBERS, Sentences
-from untold.decoding.trace import Trace
+from untold.decoding.trace import Show, Trace
 from untold.errors import UntoldError
+from untold.models.seq2seq import Step
 
 __all__ = ["Live", "predict"]
 
@@ -84,11 +85,11 @@ class Live:
 
 
 def predict(
-    model: Searchable, live: Live, trace: Trace, sentences: Sentences, *, attention: bool
+    model: Searchable, live: Live, trace: Trace, sentences: Sentences, show: Show
 ) -> tuple[Float[Tensor, "b n v"], Any]:
     """(log-probabilities of the tokens that may come next, the state after this step)."""
-    step = model.step(live.source, live.last, live.state, attention=attention)
-    trace.show({} if step.attention is None else {"attention": step.attention.flatten(0, 1)})
+    step = model.step(live.source, live.last, live.state, attention=show.attention)
+    trace.show(_shown(step, show))
     log_probs = step.logits.float()
     # In place, for memory's sake; and measured faster than logsumexp, which takes more passes.
     torch.log_softmax(log_probs, -1, out=log_probs)
@@ -98,6 +99,13 @@ def predict(
         history = trace.history().view(*live.last.shape, -1)
     live.rules.apply(log_probs, trace.length, history)
     return log_probs, step.state
+
+
+def _shown(step: Step, show: Show) -> dict[str, Tensor]:
+    """What is wanted of the step and known to the model, for the flattened (b n) rows."""
+    wanted = {"attention": show.attention, "assignments": show.assignments}
+    values = {name: getattr(step, name) for name in wanted if wanted[name]}
+    return {name: value.flatten(0, 1) for name, value in values.items() if value is not None}
 
 
 def _check(log_probs: Float[Tensor, "b n v"], live: Live, sentences: Sentences) -> None:

@@ -78,9 +78,8 @@ class Pool:
         self, paths: Paths, path: int, place: tuple[int, int], limit: int
     ) -> Hypothesis:
         length = int(self._kept.steps[place])
-        attention = paths.shown.get("attention")
-        if attention is not None:
-            attention = attention[path, : length + 1, self._sentences.source_mask[place[0]]]
+        real = self._sentences.source_mask[place[0]]
+        shown = {name: values[path, : length + 1, real] for name, values in paths.shown.items()}
         log_probs = [*paths.log_probs[path, :length].tolist(), float(self._kept.last[place])]
         return Hypothesis(
             tokens=tuple(paths.tokens[path, :length].tolist()),
@@ -88,7 +87,8 @@ class Pool:
             log_probability=float(self._kept.log_probs[place]),
             token_log_probabilities=tuple(log_probs),
             finished=length + 1 < limit,
-            attention=attention,
+            attention=shown.get("attention"),
+            assignments=shown.get("assignments"),
         )
 
 

@@ -13,13 +13,13 @@ from untold.decoding.live import Live, predict
 from untold.decoding.pool import Pool
 from untold.decoding.searchable import Searchable
 from untold.decoding.sentences import Sentences
-from untold.decoding.trace import Trace
+from untold.decoding.trace import NOTHING, Show, Trace
 
 __all__ = ["draw", "sample", "truncate", "uniforms"]
 
 
 def sample(
-    model: Searchable, sentences: Sentences, config: DecodeConfig, *, attention: bool = False
+    model: Searchable, sentences: Sentences, config: DecodeConfig, show: Show = NOTHING
 ) -> list[list[Hypothesis]]:
     """`nbest` independent translations of each sentence, best first; some may be the same.
 
@@ -31,7 +31,7 @@ def sample(
     chances = uniforms(samples, config, limits).to(limits.device)
     pool, trace = Pool(samples, 1), Trace(live.last.flatten())
     while True:
-        log_probs, state = predict(model, live, trace, samples, attention=attention)
+        log_probs, state = predict(model, live, trace, samples, show)
         tokens = draw(log_probs, chances[live.numbers, trace.length, None], config)
         drawn = _continued(live, log_probs, tokens)
         ending = tokens == EOS

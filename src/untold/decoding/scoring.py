@@ -1,5 +1,7 @@
 """What a model thinks of given translations: one pass over all positions, no search."""
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -27,8 +29,9 @@ def score_pairs(
     bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
     if bad:
         raise UntoldError(f"sentence {int(batch.indices[bad[0]])}: {NOT_NUMBERS}")
+    shown = {"attention": outputs.attention, "assignments": outputs.assignments}
     return [
-        _hypothesis(batch, number, log_probs[number], outputs.attention, alpha)
+        _hypothesis(batch, number, log_probs[number], shown, alpha)
         for number in range(len(log_probs))
     ]
 
@@ -47,17 +50,21 @@ def _hypothesis(
     batch: Batch,
     number: int,
     log_probs: Float[Tensor, " t"],
-    attention: Float[Tensor, "b t i"] | None,
+    shown: Mapping[str, Tensor | None],
     alpha: float,
 ) -> Hypothesis:
     real: Bool[Tensor, " t"] = batch.target_mask[number]
     values = log_probs[real].tolist()
-    if attention is not None:
-        attention = attention[number, real][:, batch.source_mask[number]]
+    source = batch.source_mask[number]
+    own = {
+        name: None if values is None else values[number, real][:, source]
+        for name, values in shown.items()
+    }
     return Hypothesis(
         tokens=tuple(batch.labels[number, real].tolist()[:-1]),
         score=sum(values) / length_penalty(float(len(values)), alpha),
         log_probability=sum(values),
         token_log_probabilities=tuple(values),
-        attention=attention,
+        attention=own["attention"],
+        assignments=own["assignments"],
     )

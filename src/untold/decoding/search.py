@@ -8,13 +8,14 @@ from untold.decoding.hypothesis import Hypothesis
 from untold.decoding.sampling import sample
 from untold.decoding.searchable import Searchable
 from untold.decoding.sentences import Sentences
+from untold.decoding.trace import NOTHING, Show
 
 __all__ = ["search"]
 
 
 @torch.inference_mode()
 def search(
-    model: Searchable, sentences: Sentences, config: DecodeConfig, *, attention: bool = False
+    model: Searchable, sentences: Sentences, config: DecodeConfig, show: Show = NOTHING
 ) -> list[list[Hypothesis]]:
     """For each sentence its `nbest` translations, best first; fewer if there are no more.
 
@@ -23,4 +24,4 @@ def search(
     if not len(sentences):
         return []
     decode = sample if config.sample else beam_search
-    return decode(model, sentences, config, attention=attention)
+    return decode(model, sentences, config, show)

@@ -48,7 +48,7 @@ class Scorable(Protocol):
         *,
         attention: bool = False,
     ) -> Any:
-        """Something with `holistic` (b t d) and `attention` (b t i), as Outputs has."""
+        """With `holistic` (b t d), `attention` (b t i) and `assignments` (b t i g), as Outputs."""
         ...
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:

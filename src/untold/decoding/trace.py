@@ -12,7 +12,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["Paths", "Trace"]
+__all__ = ["NOTHING", "Paths", "Show", "Trace"]
+
+
+@dataclass(frozen=True)
+class Show:
+    """What a search is to bring back of the model's thoughts, beside its hypotheses."""
+
+    attention: bool = False
+    assignments: bool = False
+
+
+NOTHING = Show()
 
 
 @dataclass(frozen=True)

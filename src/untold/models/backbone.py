@@ -28,7 +28,7 @@ class Source:
     states: Float[Tensor, "b i d"]
     mask: Bool[Tensor, "b i"]  # True = real token
     memory: tuple[Tensor, ...] = ()  # the backbone's own, first axis b: keys and values, say
-    votes: Float[Tensor, "b i j c"] | None = None
+    votes: tuple[Tensor, ...] = ()  # the separator's own, first axis b
 
     def select(self, rows: Int[Tensor, " r"]) -> "Source":
         """The sentences at `rows`, in that order."""
@@ -36,7 +36,7 @@ class Source:
             states=self.states.index_select(0, rows),
             mask=self.mask.index_select(0, rows),
             memory=tuple(part.index_select(0, rows) for part in self.memory),
-            votes=None if self.votes is None else self.votes.index_select(0, rows),
+            votes=tuple(part.index_select(0, rows) for part in self.votes),
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from untold.config import ModelConfig
 from untold.models.backbone import Backbone
+from untold.models.pastfuture import PastFuture
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
 
@@ -15,4 +16,6 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {"transformer": Transformer}
 
 def build_model(config: ModelConfig, vocabularies: tuple[int, int], *, shared: bool) -> Seq2Seq:
     """An untrained model; its weights come from torch's global generator."""
-    return Seq2Seq(BACKBONES[config.backbone](config, vocabularies, shared=shared))
+    backbone = BACKBONES[config.backbone](config, vocabularies, shared=shared)
+    wanted = config.separator.kind != "none"
+    return Seq2Seq(backbone, PastFuture(config) if wanted else None)

@@ -109,14 +109,16 @@ def attend(
 
 
 class FeedForward(nn.Module):
-    """W_2 dropout(relu(W_1 x))."""
+    """W_2 dropout(relu(W_1 x)); as wide as x, unless `d_out` says otherwise."""
 
-    def __init__(self, d_model: int, d_ffn: int, dropout: float) -> None:
+    def __init__(
+        self, d_model: int, d_ffn: int, dropout: float, *, d_out: int | None = None
+    ) -> None:
         super().__init__()
         self.inner = nn.Linear(d_model, d_ffn)
-        self.outer = nn.Linear(d_ffn, d_model)
+        self.outer = nn.Linear(d_ffn, d_out or d_model)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b e"]:
         """Position by position."""
         return self.outer(self.dropout(F.relu(self.inner(x))))

@@ -1,4 +1,4 @@
-"""The wiring: a backbone and the output layer, behind one forward pass and one cached step."""
+"""The wiring: backbone, past/future and output layer, in one forward pass and one cached step."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from untold.errors import UntoldError
 from untold.models.backbone import Backbone, DecoderState, Source
+from untold.models.pastfuture import PastFuture, Separated
 
 __all__ = ["Outputs", "Seq2Seq", "Step"]
 
@@ -19,6 +21,12 @@ class Outputs:
     states: Float[Tensor, "b t d"]  # z, the decoder states
     holistic: Float[Tensor, "b t d"]  # o, what the output layer reads
     attention: Float[Tensor, "b t i"] | None = None
+    separated: Separated | None = None
+
+    @property
+    def assignments(self) -> Float[Tensor, "b t i g"] | None:
+        """Shares of past, future and redundant in each source word."""
+        return None if self.separated is None else self.separated.shares
 
 
 @dataclass(frozen=True)
@@ -28,14 +36,16 @@ class Step:
     logits: Float[Tensor, "b n v"]
     state: DecoderState
     attention: Float[Tensor, "b n i"] | None = None
+    assignments: Float[Tensor, "b n i g"] | None = None  # shares of past, future, redundant
 
 
 class Seq2Seq(nn.Module):
     """p(y_t | y_<t, x) = softmax(E o_t), with E the backbone's output embedding."""
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, backbone: Backbone, past_future: PastFuture | None = None) -> None:
         super().__init__()
         self.backbone = backbone
+        self.past_future = past_future
 
     def forward(
         self,
@@ -47,8 +57,29 @@ class Seq2Seq(nn.Module):
     ) -> Outputs:
         """Teacher-forced: position t has read prefix[:, :t+1] and predicts the token after it."""
         source = self.encode(source_ids, source_mask)
+        return self.decode(source, prefix, attention=attention)
+
+    def decode(
+        self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
+    ) -> Outputs:
+        """The same on a source that is read already."""
         decoded = self.backbone.decode(source, prefix, attention=attention)
-        return Outputs(source, decoded.states, decoded.states, decoded.attention)
+        states, separated = decoded.states, None
+        holistic = states
+        if self.past_future is not None:
+            separated = self.past_future.separate(source, states)
+            holistic = self.past_future.fuse(states, separated)
+        return Outputs(source, states, holistic, decoded.attention, separated)
+
+    def freeze_backbone(self) -> None:
+        """Let nothing learn that has a part in translations: only the separator and its heads."""
+        if self.past_future is None:
+            raise UntoldError(
+                "a frozen backbone leaves nothing to train: set model.separator.kind to gdr, clf "
+                "or attn, or train.freeze_backbone to false"
+            )
+        self.backbone.requires_grad_(False)
+        self.past_future.fusion.requires_grad_(False)
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
         """E o: scores of the next token. The losses avoid calling this on whole batches."""
@@ -60,7 +91,8 @@ class Seq2Seq(nn.Module):
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
         """Read the source once; all decoding steps share the result."""
-        return self.backbone.encode(ids, mask)
+        source = self.backbone.encode(ids, mask)
+        return source if self.past_future is None else self.past_future.cast(source)
 
     def start(self, source: Source, beams: int) -> DecoderState:
         """The memory of `beams` empty hypotheses for each sentence."""
@@ -76,4 +108,8 @@ class Seq2Seq(nn.Module):
     ) -> Step:
         """Scores of every hypothesis's next token after reading `last`."""
         decoded, state = self.backbone.step(source, last, state, attention=attention)
-        return Step(self.logits(decoded.states), state, decoded.attention)
+        if self.past_future is None:
+            return Step(self.logits(decoded.states), state, decoded.attention)
+        separated = self.past_future.separate(source, decoded.states)
+        holistic = self.past_future.fuse(decoded.states, separated)
+        return Step(self.logits(holistic), state, decoded.attention, separated.shares)

@@ -19,7 +19,7 @@ from untold.errors import UntoldError
 from untold.models.files import TrainedModel
 from untold.training.interruption import Interrupted
 from untold.training.meter import Meter, Update
-from untold.training.objective import PARTS, objective
+from untold.training.objective import objective, parts_of
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.reporter import Reporter
 from untold.training.schedules import learning_rate
@@ -86,6 +86,7 @@ class Trainer:
         self.interrupted = setting.interrupted
         self.hooks = hooks
         self.device = next(trained.model.parameters()).device
+        self.names = parts_of(trained.model, self.config)
         self._plan: tuple[int, BatchPlan] | None = None
 
     def run(self, progress: Progress) -> Progress:
@@ -93,7 +94,7 @@ class Trainer:
         if self._is_validation_due(progress):  # put off when the run was interrupted
             progress = self._validate(progress)
             self.hooks.save(progress)
-        meter = Meter(self.world, self.device)
+        meter = Meter(self.world, self.device, self.names)
         while not is_over(progress, self.config):
             began = time.perf_counter()
             update, progress = self._advance(progress)
@@ -141,15 +142,17 @@ class Trainer:
     def _update(self, progress: Progress, batches: list[tuple[int, Batch]]) -> Update:
         """One optimizer step on the mean loss per target token of the whole effective batch."""
         self.model.train()
+        if self.config.freeze_backbone:
+            self.model.backbone.eval()  # it is observed as it translates, without dropout
         own, told = sum(batch.target_tokens for _, batch in batches), self.interrupted.signal != 0
         tokens, stop = self.world.total([float(own), float(told)], self.device)
         if stop and not told:  # another process was
             self.interrupted.signal = signal.SIGTERM
         self.optimizer.zero_grad(set_to_none=True)
-        sums, suspects = dict.fromkeys(PARTS, 0.0), []
+        sums, suspects = dict.fromkeys(self.names, 0.0), []
         for position, batch in batches:
-            parts = self._backward(batch, tokens, _seed(self.config.seed, progress.step, position))
-            sums = {name: sums[name] + parts[name] for name in PARTS}
+            parts = self._backward(batch, tokens, progress.step, position)
+            sums = {name: sums[name] + parts.get(name, 0.0) for name in self.names}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)
         self.world.sum_gradients(p for p in self.model.parameters() if p.requires_grad)
@@ -160,12 +163,12 @@ class Trainer:
             self.optimizer.step()
         return Update(norm, int(tokens), sums, stop > 0, tuple(suspects))
 
-    def _backward(self, batch: Batch, tokens: float, seed: int) -> dict[str, float]:
+    def _backward(self, batch: Batch, tokens: float, step: int, position: int) -> dict[str, float]:
         """Add one batch's share of the gradient; returns the figures of its losses."""
-        torch.manual_seed(seed)
+        torch.manual_seed(_seed(self.config.seed, step, position))
         bf16 = self.config.precision == "bf16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-            losses = objective(self.model, batch.to(self.device), self.config)
+            losses = objective(self.model, batch.to(self.device), self.config, step)
         (losses.total / tokens).backward()
         return {name: float(value) for name, value in losses.parts.items()}
 

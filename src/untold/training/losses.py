@@ -1,12 +1,13 @@
 """Losses: each a sum over the batch, so that the caller alone decides what to divide by."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["plain_word_loss", "word_loss"]
+__all__ = ["plain_word_loss", "weighted_log_partition", "word_loss"]
 
 # Rows whose logits exist at one time. Measured: fewer make more passes over the embedding's
 # gradient, more leave the processor's cache. The second bounds the memory of large vocabularies.
@@ -40,44 +41,84 @@ def word_loss(
     return loss, nll
 
 
-class _WordLoss(torch.autograd.Function):
+def weighted_log_partition(
+    states: Float[Tensor, "n d"], embedding: Float[Tensor, "v d"], weights: Float[Tensor, " n"]
+) -> Float[Tensor, ""]:
+    """Sum of weights times logsumexp(states E^T); the weights are constants."""
+    return _LogPartition.apply(states, embedding, weights)
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """log Z of each row and, where wanted, the gradients of the weighted sum of them."""
+
+    log_z: Tensor
+    grad_states: Tensor
+    grad_embedding: Tensor
+
+
+def _partition(
+    states: Tensor, embedding: Tensor, weights: Tensor | None, *, wanted: bool
+) -> _Partition:
     """Logits in chunks, gradients at once, so that neither the logits nor softmax are ever stored.
 
     With x = exp(logits - max) and s = sum x, softmax is x/s; the gradients need only the products
-    x E and x^T h, scaled by 1/s on the narrow side; the mean logit of a row is h . mean(E).
+    x E and x^T h, scaled by 1/s on the narrow side.
     """
+    n, size = states.shape[0], embedding.shape[0]
+    grad_states = torch.empty_like(states) if wanted else states
+    grad_embedding = torch.zeros_like(embedding) if wanted else embedding
+    log_z = states.new_empty(n)
+    rows = max(1, min(n, _ROWS_AT_ONCE, _LOGITS_AT_ONCE // size))
+    buffer = states.new_empty(rows, size)
+    for first in range(0, n, rows):
+        part = slice(first, min(n, first + rows))
+        h = states[part]
+        x = torch.mm(h, embedding.T, out=buffer[: h.shape[0]])
+        top = x.amax(-1, keepdim=True)
+        total = x.sub_(top).exp_().sum(-1, keepdim=True)
+        log_z[part] = (top + total.log()).squeeze(1)
+        if wanted:
+            scale = 1 / total if weights is None else weights[part, None] / total
+            torch.mm(x, embedding, out=grad_states[part]).mul_(scale)
+            grad_embedding.addmm_(x.T, h * scale)
+    return _Partition(log_z, grad_states, grad_embedding)
+
+
+class _LogPartition(torch.autograd.Function):
+    """The gradients are made with the values."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, embedding: Tensor, weights: Tensor) -> Tensor:
+        made = _partition(states, embedding, weights, wanted=any(ctx.needs_input_grad[:2]))
+        ctx.save_for_backward(made.grad_states, made.grad_embedding)
+        return made.log_z @ weights
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        wanted = ctx.needs_input_grad
+        made = zip(ctx.saved_tensors, wanted, strict=False)
+        states, embedding = (part * grads[0] if want else None for part, want in made)
+        return states, embedding, None
+
+
+class _WordLoss(torch.autograd.Function):
+    """The gradients are made with the values; the mean logit of a row is h . mean(E)."""
 
     @staticmethod
     def forward(
         ctx: Any, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        n, size = states.shape[0], embedding.shape[0]
         wanted = any(ctx.needs_input_grad[:2])
-        grad_states = torch.empty_like(states) if wanted else None
-        grad_embedding = torch.zeros_like(embedding) if wanted else None
-        log_z = states.new_empty(n)
-        rows = max(1, min(n, _ROWS_AT_ONCE, _LOGITS_AT_ONCE // size))
-        buffer = states.new_empty(rows, size)
-        for first in range(0, n, rows):
-            part = slice(first, min(n, first + rows))
-            h = states[part]
-            x = torch.mm(h, embedding.T, out=buffer[: h.shape[0]])
-            top = x.amax(-1, keepdim=True)
-            total = x.sub_(top).exp_().sum(-1, keepdim=True)
-            log_z[part] = (top + total.log()).squeeze(1)
-            if grad_states is not None and grad_embedding is not None:
-                torch.mm(x, embedding, out=grad_states[part]).div_(total)
-                grad_embedding.addmm_(x.T, h / total)
-        picked = embedding[labels]
-        mean_row = embedding.mean(0)
-        label_logits = torch.linalg.vecdot(states, picked)
-        nll = (log_z - label_logits).sum()
-        loss = (1 - smoothing) * nll + smoothing * (log_z - states @ mean_row).sum()
-        if grad_states is not None and grad_embedding is not None:
-            grad_states.sub_(picked, alpha=1 - smoothing).sub_(mean_row, alpha=smoothing)
-            grad_embedding.index_add_(0, labels, states, alpha=smoothing - 1)
-            grad_embedding.sub_(states.sum(0), alpha=smoothing / size)
-            ctx.save_for_backward(grad_states, grad_embedding)
+        made = _partition(states, embedding, None, wanted=wanted)
+        picked, mean_row = embedding[labels], embedding.mean(0)
+        nll = (made.log_z - torch.linalg.vecdot(states, picked)).sum()
+        loss = (1 - smoothing) * nll + smoothing * (made.log_z - states @ mean_row).sum()
+        if wanted:
+            made.grad_states.sub_(picked, alpha=1 - smoothing).sub_(mean_row, alpha=smoothing)
+            made.grad_embedding.index_add_(0, labels, states, alpha=smoothing - 1)
+            made.grad_embedding.sub_(states.sum(0), alpha=smoothing / embedding.shape[0])
+            ctx.save_for_backward(made.grad_states, made.grad_embedding)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 
-from untold.training.objective import PARTS
 from untold.training.world import World
 
 __all__ = ["Meter", "Update"]
@@ -30,8 +29,9 @@ class Update:
 class Meter:
     """Sums since the last log line; updates that were skipped count only as time and tokens."""
 
-    def __init__(self, world: World, device: torch.device) -> None:
-        self._world, self._device = world, device
+    def __init__(self, world: World, device: torch.device, names: tuple[str, ...]) -> None:
+        """`names`: the figures of the objective."""
+        self._world, self._device, self._names = world, device, names
         self._clear()
 
     def add(self, update: Update, seconds: float) -> None:
@@ -46,10 +46,10 @@ class Meter:
 
     def figures(self) -> dict[str, float | int | None]:
         """Means per target token, and the speed, since the last call."""
-        sums = self._world.total([self._parts[name] for name in PARTS], self._device)
+        sums = self._world.total([self._parts[name] for name in self._names], self._device)
         figures: dict[str, float | int | None] = {
             name: value / self._tokens if self._tokens else None
-            for name, value in zip(PARTS, sums, strict=True)
+            for name, value in zip(self._names, sums, strict=True)
         }
         speed = round(self._all_tokens / self._seconds)
         figures |= {"norm": self._norm, "tokens_per_second": speed}
@@ -58,4 +58,4 @@ class Meter:
 
     def _clear(self) -> None:
         self._tokens, self._all_tokens, self._seconds, self._norm = 0, 0, 0.0, 0.0
-        self._parts = dict.fromkeys(PARTS, 0.0)
+        self._parts = dict.fromkeys(self._names, 0.0)

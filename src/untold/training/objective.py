@@ -1,18 +1,26 @@
-"""What training minimises: a list of losses, each with its weight and its own figure."""
+"""What training minimises: a list of losses, each with its weight and its own figure.
+
+    -log p(y|x)  +  bow_weight * (bags + counterfactual bags)  +  bca_weight * content agreement
+
+All are sums over the sentences of a batch; a loss with weight zero is not computed.
+"""
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from untold.config import TrainConfig
 from untold.corpus.batches import Batch
-from untold.models.seq2seq import Seq2Seq
+from untold.models.pastfuture import PastFuture, Separated
+from untold.models.seq2seq import Outputs, Seq2Seq
+from untold.training.bags import Words, bag_loss, sentence_bags
+from untold.training.content import content_loss
+from untold.training.counterfactual import shorten
 from untold.training.losses import word_loss
 
-__all__ = ["PARTS", "Losses", "objective"]
-
-PARTS = ("loss", "nll")  # the figures of an objective, in the order they are shown
+__all__ = ["Losses", "auxiliary_ramp", "objective", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +31,101 @@ class Losses:
     parts: dict[str, Float[Tensor, ""]]
 
 
-def objective(model: Seq2Seq, batch: Batch, config: TrainConfig) -> Losses:
-    """-log p(y|x) with smoothed labels, summed over the real tokens of the batch."""
+def objective(model: Seq2Seq, batch: Batch, config: TrainConfig, step: int) -> Losses:
+    """The loss of one batch at an update; with a frozen backbone without the word loss."""
     outputs = model(batch.source, batch.source_mask, batch.prefix)
-    states, labels = outputs.holistic[batch.target_mask], batch.labels[batch.target_mask]
-    loss, nll = word_loss(states, model.output_embedding(), labels, config.label_smoothing)
-    return Losses(loss, {"loss": loss.detach(), "nll": nll})
+    total, parts = torch.zeros((), device=batch.labels.device), {}
+    if not config.freeze_backbone:
+        states, labels = outputs.holistic[batch.target_mask], batch.labels[batch.target_mask]
+        loss, parts["nll"] = word_loss(
+            states, model.output_embedding(), labels, config.label_smoothing
+        )
+        total = total + loss
+    ramp = auxiliary_ramp(config, step)
+    if model.past_future is not None and ramp:
+        for name, weight, value in _auxiliary(model, model.past_future, outputs, batch, config):
+            total = total + ramp * weight * value
+            parts[name] = value.detach()
+    return Losses(total, {"loss": total.detach(), **parts})
+
+
+def parts_of(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
+    """The names of an objective's figures, in the order they are shown."""
+    bow = model.past_future is not None and config.bow_weight > 0
+    wanted = {
+        "loss": True,
+        "nll": not config.freeze_backbone,
+        "bow": bow,
+        "counterfactual": bow and config.counterfactual > 0,
+        "bca": model.past_future is not None and config.bca_weight > 0,
+    }
+    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+
+
+def auxiliary_ramp(config: TrainConfig, step: int) -> float:
+    """The share of their weights that the auxiliary losses have at an update (from 1)."""
+    since = step - config.auxiliary_start
+    if since <= 0:
+        return 0.0
+    return min(1.0, since / config.auxiliary_warmup) if config.auxiliary_warmup else 1.0
+
+
+def _auxiliary(
+    model: Seq2Seq, past_future: PastFuture, outputs: Outputs, batch: Batch, config: TrainConfig
+) -> list[tuple[str, float, Tensor]]:
+    """Name, weight and value of each loss with a weight."""
+    assert outputs.separated is not None
+    found = []
+    bags = _BagLosses(past_future, past_future.damp(model.output_embedding()), config)
+    mask = batch.target_mask
+    if config.bow_weight:
+        words = Words(batch.labels, mask, batch.labels, mask)
+        found.append(("bow", config.bow_weight, bags.loss(outputs.separated, words, mask)))
+    cut = shorten(batch, config.counterfactual) if config.counterfactual else None
+    if config.bow_weight and cut is not None:
+        separated = model.decode(outputs.source.select(cut.rows), cut.prefix).separated
+        assert separated is not None
+        value = bags.loss(separated, cut.words, cut.after)
+        found.append(("counterfactual", config.bow_weight, value))
+    if config.bca_weight:
+        value = content_loss(outputs.separated, outputs.states, mask, past_future.heads)
+        found.append(("bca", config.bca_weight, value))
+    return found
+
+
+@dataclass(frozen=True)
+class _BagLosses:
+    """Past and future bags under one set of settings."""
+
+    past_future: PastFuture
+    embedding: Tensor
+    config: TrainConfig
+
+    def loss(
+        self, separated: Separated, words: Words, steps: Bool[Tensor, "b t"]
+    ) -> Float[Tensor, ""]:
+        """Summed over sentences; of each the mean over its `steps`, or over a sample of them."""
+        per_step = steps.to(self.embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
+        chosen, scale = _sample(steps, self.config.bow_share)
+        weights = per_step.flatten()[chosen] * scale
+        total = torch.zeros((), device=weights.device)
+        heads = self.past_future.heads
+        sides = (separated.past, heads.bow_past), (separated.future, heads.bow_future)
+        bags = sentence_bags(words, self.embedding, self.config.bow_window)
+        for (capsules, head), side in zip(sides, bags, strict=True):
+            counts, sums = side.counts.flatten()[chosen], side.sums.flatten(0, 1)[chosen]
+            mean = self.config.bow_reduction == "mean"
+            share = weights / counts.clamp(min=1) if mean else weights
+            picked = capsules.flatten(0, 1)[chosen]
+            total = total + bag_loss(picked, head, self.embedding, (counts, sums), share)
+        return total
+
+
+def _sample(steps: Bool[Tensor, "b t"], share: float) -> tuple[Tensor, float]:
+    """Places of a share of the steps in the flattened batch, and what makes their sum unbiased."""
+    places = steps.flatten().nonzero().flatten()
+    if share == 1.0 or not len(places):
+        return places, 1.0
+    count = max(1, round(share * len(places)))
+    chosen = torch.randperm(len(places), device=places.device)[:count].sort().values
+    return places[chosen], len(places) / count

@@ -102,6 +102,8 @@ def _train(
     model = _build(config, tokenizers, reporter)
     if other is not None:
         reporter.say(f"starting from {starts_from}: {warm_start(model, other.model)}")
+    if config.train.freeze_backbone:
+        _freeze(model, is_trained=checkpoint is not None or other is not None)
     trained = TrainedModel(model.to(device), config, tokenizers)
     optimizer = make_optimizer(trained)
     progress = Progress() if checkpoint is None else _restore(checkpoint, trained, optimizer)
@@ -135,6 +137,14 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
     return model
+
+
+def _freeze(model: Seq2Seq, *, is_trained: bool) -> None:
+    if not is_trained:
+        raise UntoldError(
+            "train.freeze_backbone keeps the model that a run starts from: name one with --init"
+        )
+    model.freeze_backbone()
 
 
 def _restore(

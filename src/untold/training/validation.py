@@ -1,17 +1,18 @@
 """How good the model is on the validation corpus: loss per token, and BLEU of its translations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
 from untold.analysis.scores import corpus_scores
-from untold.corpus.batches import PairStore, plan_epoch
+from untold.corpus.batches import Batch, PairStore, plan_epoch
 from untold.models.files import TrainedModel
 from untold.training.losses import word_loss
+from untold.training.objective import objective
 from untold.training.progress import Validation
 from untold.translator import Translator
 
-__all__ = ["make_validator", "validation_loss"]
+__all__ = ["auxiliary_loss", "make_validator", "validation_loss"]
 
 
 def make_validator(
@@ -21,7 +22,8 @@ def make_validator(
     config = trained.config
 
     def validate() -> Validation:
-        loss = validation_loss(trained, store)
+        frozen = config.train.freeze_backbone
+        loss = auxiliary_loss(trained, store) if frozen else validation_loss(trained, store)
         if not config.train.validate_bleu:
             return Validation(loss)
         settings = {"beam": config.train.validate_beam, "nbest": 1, "sample": False}
@@ -41,16 +43,34 @@ def make_validator(
 @torch.inference_mode()
 def validation_loss(trained: TrainedModel, store: PairStore) -> float:
     """-log p(y|x) per target token, without label smoothing."""
-    model, batch_tokens = trained.model, trained.config.train.batch_tokens
-    device = next(model.parameters()).device
+    model = trained.model
     total, tokens = 0.0, 0
-    for batch in plan_epoch(store, batch_tokens, seed=0, epoch=0, shuffle=False).batches(store):
-        batch = batch.to(device)
+    for batch in _batches(trained, store):
         outputs = model(batch.source, batch.source_mask, batch.prefix)
         states, labels = outputs.holistic[batch.target_mask], batch.labels[batch.target_mask]
         total += float(word_loss(states, model.output_embedding(), labels, 0.0)[1])
         tokens += batch.target_tokens
     return total / tokens
+
+
+@torch.inference_mode()
+def auxiliary_loss(trained: TrainedModel, store: PairStore) -> float:
+    """Bags and content agreement with their full weights, per target token, as in training."""
+    config = trained.config.train
+    settings = {"freeze_backbone": True, "bow_share": 1.0, "counterfactual": 0.0}
+    full = config.model_copy(update=settings)
+    total, tokens = 0.0, 0
+    last = config.auxiliary_start + config.auxiliary_warmup + 1
+    for batch in _batches(trained, store):
+        total += float(objective(trained.model, batch, full, last).total)
+        tokens += batch.target_tokens
+    return total / tokens
+
+
+def _batches(trained: TrainedModel, store: PairStore) -> Iterator[Batch]:
+    device = next(trained.model.parameters()).device
+    plan = plan_epoch(store, trained.config.train.batch_tokens, seed=0, epoch=0, shuffle=False)
+    return (batch.to(device) for batch in plan.batches(store))
 
 
 def _prepare(text: str, lowercase: bool) -> str:

@@ -5,7 +5,7 @@ import torch
 
 from untold.config import DecodeConfig, ModelConfig
 from untold.corpus.batches import collate
-from untold.decoding import Ensemble, Sentences, score_pairs, search
+from untold.decoding import Ensemble, Sentences, Show, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.build import build_model
 
@@ -27,8 +27,8 @@ def member(number, d_model=6, size=13):
 
 def test_two_of_the_same_are_the_one():
     model, config = member(0), DecodeConfig(nbest=3, max_length=7)
-    alone = search(model, SENTENCES, config, attention=True)
-    doubled = search(Ensemble([model, model]), SENTENCES, config, attention=True)
+    alone = search(model, SENTENCES, config, Show(attention=True))
+    doubled = search(Ensemble([model, model]), SENTENCES, config, Show(attention=True))
     for one, two in zip(chain(*alone), chain(*doubled), strict=True):
         assert one.tokens == two.tokens
         assert one.score == pytest.approx(two.score, abs=1e-5)
@@ -71,7 +71,7 @@ def test_an_ensemble_is_scored_as_it_is_searched():
 def test_a_search_with_the_transformer_reports_what_rescoring_gives():
     model, sources = member(0), [[5, 6, 7, 8], [9, 4]]
     config = DecodeConfig(beam=5, nbest=5, max_length=9)
-    found = search(model, SENTENCES, config, attention=True)
+    found = search(model, SENTENCES, config, Show(attention=True))
     for source, hypotheses in zip(sources, found, strict=True):
         pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
         rescored = score_pairs(model, pairs, config.length_penalty, attention=True)

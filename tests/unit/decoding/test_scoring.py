@@ -19,7 +19,9 @@ class Bigram:
         holistic = torch.nn.functional.one_hot(prefix, len(self.table)).float()
         weights = source_mask / source_mask.sum(1, keepdim=True)
         wide = weights[:, None].expand(-1, prefix.shape[1], -1)
-        return SimpleNamespace(holistic=holistic, attention=wide if attention else None)
+        return SimpleNamespace(
+            holistic=holistic, attention=wide if attention else None, assignments=None
+        )
 
     def logits(self, holistic):
         return holistic @ self.table

@@ -36,7 +36,9 @@ def optimizer(trained):
     optimizer = make_optimizer(trained)
     for _ in range(2):
         optimizer.zero_grad()
-        objective(trained.model, toy_batch([(4, 6), (1, 2)]), trained.config.train).total.backward()
+        objective(
+            trained.model, toy_batch([(4, 6), (1, 2)]), trained.config.train, 1
+        ).total.backward()
         optimizer.step()
     return optimizer
 

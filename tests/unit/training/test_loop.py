@@ -101,12 +101,12 @@ def test_the_gradient_is_that_of_one_big_batch_per_token(make):
     used = trainer.store.read
     assert len(used) == len(set(used)) > 4
     big = collate([trainer.store.ids[k] for k in used], used)
-    (objective(whole.model, big, whole.config).total / big.target_tokens).backward()
+    (objective(whole.model, big, whole.config, 1).total / big.target_tokens).backward()
     # The control: a mean of means weighs tokens of small batches more, and is another gradient.
     plan = by_batch._epoch_plan(0)
     for number in range(4):
         batch = plan.batch(plan.read(by_batch.store, number), number)
-        loss = objective(by_batch.model, batch, by_batch.config).total
+        loss = objective(by_batch.model, batch, by_batch.config, 1).total
         (loss / batch.target_tokens / 4).backward()
     found, expected, other = gradients(trainer), gradients(whole), gradients(by_batch)
     for name in found:
@@ -155,8 +155,8 @@ def test_dropout_of_a_batch_is_the_same_in_whichever_process(make):
     for size in (1, 2):
         trainer, found = make(dropout=0.5, world=OneOf(size - 1, size)), []
 
-        def note(model, batch, config, found=found):
-            losses = objective(model, batch, config)
+        def note(model, batch, config, step, found=found):
+            losses = objective(model, batch, config, step)
             found.append((batch.indices.tolist(), float(losses.total.detach())))
             return losses
 
@@ -237,8 +237,8 @@ def test_bpe_dropout_knows_the_epoch(cutting):
 def poison(monkeypatch, bad, value=math.nan):
     """Make the loss of every batch with one of these pairs not finite."""
 
-    def poisoned(model, batch, config):
-        losses = objective(model, batch, config)
+    def poisoned(model, batch, config, step):
+        losses = objective(model, batch, config, step)
         if set(bad) & set(batch.indices.tolist()):
             return Losses(losses.total * value, {k: v * value for k, v in losses.parts.items()})
         return losses
@@ -374,7 +374,7 @@ def test_the_objective_is_a_sum_over_real_tokens(make):
     """Against the definition: smoothed cross-entropy of the logits at each real position."""
     trainer = make()
     batch = toy_batch([(4, 6), (1, 2), (3, 5)])
-    losses = objective(trainer.model, batch, trainer.config)
+    losses = objective(trainer.model, batch, trainer.config, 1)
     outputs = trainer.model(batch.source, batch.source_mask, batch.prefix)
     log_p = trainer.model.logits(outputs.holistic).log_softmax(-1).detach()
     nll, smooth = 0.0, 0.0
@@ -384,7 +384,7 @@ def test_the_objective_is_a_sum_over_real_tokens(make):
     assert float(losses.parts["nll"]) == pytest.approx(nll, rel=1e-4)
     assert float(losses.total.detach()) == pytest.approx(0.9 * nll + 0.1 * smooth, rel=1e-4)
     wider = replace(batch, labels=batch.labels.masked_fill(~batch.target_mask, 9))
-    again = objective(trainer.model, wider, trainer.config)
+    again = objective(trainer.model, wider, trainer.config, 1)
     assert torch.equal(again.total, losses.total), "what stands in padding does not matter"
 
 

@@ -9,7 +9,7 @@ from untold.training.world import World
 
 
 def meter():
-    return Meter(World(), torch.device("cpu"))
+    return Meter(World(), torch.device("cpu"), ("loss", "nll"))
 
 
 def update(norm=1.0, tokens=10, loss=20.0):

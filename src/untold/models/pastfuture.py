@@ -1,0 +1,136 @@
+"""Past and future on top of any backbone: separate, fuse, and the heads that the losses train.
+
+    o_t = z_t + fusion([z_t; Omega_P; Omega_F])
+
+The fusion starts at zero, so that a model built on a trained backbone begins as that backbone. The
+redundant capsules compete for words and are read by nothing. The heads serve training and analysis
+alone: a model without them translates the same.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from untold.config import ModelConfig
+from untold.models.backbone import Source
+from untold.models.layers import FeedForward
+from untold.models.routing import Routed
+from untold.models.separators import SEPARATORS
+
+__all__ = ["FeedForwardFusion", "Heads", "LinearFusion", "PastFuture", "Separated"]
+
+
+@dataclass(frozen=True)
+class Separated:
+    """What was made of the source at every target position (or beam) t."""
+
+    routed: Routed
+    past: Float[Tensor, "b t p"]  # the capsules of the category, scaled, one after the other
+    future: Float[Tensor, "b t f"]
+    shares: Float[Tensor, "b t i g"]  # of each word: past, future, redundant; zero on padding
+
+
+class PastFuture(nn.Module):
+    """A separator, its fusion into the decoder, and its heads."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        settings, d_model = config.separator, config.d_model
+        d_capsule = settings.d_capsule or max(1, d_model // 2)
+        self.counts = settings.counts
+        self.backbone_gradient = settings.backbone_gradient
+        self.separator = SEPARATORS[settings.kind](settings, d_model, d_capsule)
+        self.scale = None
+        if settings.capsule_scale:
+            # Squashed capsules are shorter than one: too short for heads over a vocabulary.
+            self.scale = nn.Parameter(torch.full((sum(self.counts[:2]),), d_capsule**0.5))
+        widths = (self.counts[0] * d_capsule, self.counts[1] * d_capsule)
+        if settings.fusion == "ffn":
+            self.fusion = FeedForwardFusion(config, sum(widths))
+        else:
+            self.fusion = LinearFusion(config, sum(widths))
+        self.heads = Heads(widths, d_model, to_state=settings.bca_direction == "capsule_to_state")
+
+    def damp(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """x, of whose gradient only a share goes on to the backbone."""
+        share = self.backbone_gradient
+        if share == 1.0:
+            return x
+        return x.detach() if share == 0.0 else x.detach() + share * (x - x.detach())
+
+    def cast(self, source: Source) -> Source:
+        """The source with its votes."""
+        states = self.damp(source.states)
+        return replace(source, votes=self.separator.cast(states, source.mask))
+
+    def separate(self, source: Source, states: Float[Tensor, "b t d"]) -> Separated:
+        """Tell the words of a source with votes apart, as seen from decoder states."""
+        guide = self.damp(states)
+        routed = self.separator(source.votes, source.mask, guide)
+        past, future, _ = routed.capsules.split(self.counts, dim=2)
+        if self.scale is not None:
+            past = past * self.scale[: self.counts[0], None]
+            future = future * self.scale[self.counts[0] :, None]
+        parts = routed.assignments.split(self.counts, dim=-1)
+        shares = torch.stack([part.sum(-1) for part in parts], dim=-1)
+        return Separated(routed, past.flatten(2), future.flatten(2), shares)
+
+    def fuse(self, states: Float[Tensor, "b t d"], separated: Separated) -> Float[Tensor, "b t d"]:
+        """o, the holistic context: what the output layer reads."""
+        return self.fusion(states, torch.cat([separated.past, separated.future], dim=-1))
+
+
+class FeedForwardFusion(nn.Module):
+    """z + FFN(norm([z; capsules])), as in the paper."""
+
+    def __init__(self, config: ModelConfig, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model + width)
+        self.transform = FeedForward(
+            config.d_model + width, config.d_ffn, config.dropout, d_out=config.d_model
+        )
+        nn.init.xavier_uniform_(self.transform.inner.weight)
+        nn.init.zeros_(self.transform.inner.bias)
+        nn.init.zeros_(self.transform.outer.weight)
+        nn.init.zeros_(self.transform.outer.bias)
+
+    def forward(
+        self, states: Float[Tensor, "b t d"], capsules: Float[Tensor, "b t w"]
+    ) -> Float[Tensor, "b t d"]:
+        """Position by position."""
+        return states + self.transform(self.norm(torch.cat([states, capsules], dim=-1)))
+
+
+class LinearFusion(nn.Module):
+    """z + W capsules: nearly free."""
+
+    def __init__(self, config: ModelConfig, width: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(width, config.d_model, bias=False)
+        nn.init.zeros_(self.transform.weight)
+
+    def forward(
+        self, states: Float[Tensor, "b t d"], capsules: Float[Tensor, "b t w"]
+    ) -> Float[Tensor, "b t d"]:
+        """Position by position."""
+        return states + self.transform(capsules)
+
+
+class Heads(nn.Module):
+    """Linear maps between capsules and words (bags) or decoder states (agreement)."""
+
+    def __init__(self, widths: tuple[int, int], d_model: int, *, to_state: bool) -> None:
+        """`widths`: of the past and the future capsules; `to_state`: agreement maps capsules."""
+        super().__init__()
+        past, future = widths
+        self.to_state = to_state
+        self.bow_past = nn.Linear(past, d_model, bias=False)
+        self.bow_future = nn.Linear(future, d_model, bias=False)
+        self.bca_past = nn.Linear(*((past, d_model) if to_state else (d_model, past)), bias=False)
+        self.bca_future = nn.Linear(
+            *((future, d_model) if to_state else (d_model, future)), bias=False
+        )
+        for head in (self.bow_past, self.bow_future, self.bca_past, self.bca_future):
+            nn.init.xavier_uniform_(head.weight)

@@ -1,0 +1,71 @@
+"""Routing as the paper writes it: slow, plain, and the measure of the fast forms.
+
+    b[i,j] += w . tanh(W_b [z_t; v[i,j]; Omega[j]])
+
+`literal_routing` concatenates and multiplies, position by position of a (b t i j) grid. In
+`split_routing` W_b is three maps, each applied once where its input does not change; the hidden
+values still exist as a whole.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from untold.models.routing import Routed, squash
+from untold.models.separators import DotAgreement, GuidedRouting, MlpAgreement
+
+__all__ = ["literal_routing", "split_routing"]
+
+
+def literal_routing(
+    gdr: GuidedRouting,
+    states: Float[Tensor, "b i d"],
+    mask: Bool[Tensor, "b i"],
+    guide: Float[Tensor, "b t d"],
+) -> Routed:
+    """Every quantity at its full (b t i j) size, every product anew in every iteration."""
+    (b, i, _), t = states.shape, guide.shape[1]
+    votes = gdr.vote(states).unflatten(-1, (sum(gdr.counts), -1))
+    votes = votes[:, None].expand(b, t, -1, -1, -1)
+    logits = votes.new_zeros(votes.shape[:-1])
+    for left in range(gdr.rounds, -1, -1):
+        assignments = logits.softmax(-1) * mask[:, None, :, None]
+        capsules = squash((assignments[..., None] * votes).sum(2))
+        if left:
+            wide = capsules[:, :, None].expand_as(votes)
+            seen = guide[:, :, None, None].expand(-1, -1, i, sum(gdr.counts), -1)
+            logits = logits + _literal_agreement(gdr, seen, votes, wide)
+    return Routed(capsules, assignments)
+
+
+def _literal_agreement(gdr: GuidedRouting, z: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    agreement = gdr.agreement
+    if isinstance(agreement, MlpAgreement):
+        maps = agreement.guide.weight, agreement.key.weight, agreement.capsule.weight
+        joined = torch.cat([z, v, omega], dim=-1) @ torch.cat(maps, dim=1).T
+        return (joined + agreement.guide.bias).tanh() @ agreement.weight
+    assert isinstance(agreement, DotAgreement)
+    own = agreement.guide.weight.unflatten(0, (agreement.capsules, -1))
+    query = omega @ agreement.capsule.weight.T + torch.einsum("btijd,jcd->btijc", z, own)
+    return (v * query).sum(-1) * agreement.scale
+
+
+def split_routing(
+    gdr: GuidedRouting,
+    states: Float[Tensor, "b i d"],
+    mask: Bool[Tensor, "b i"],
+    guide: Float[Tensor, "b t d"],
+) -> Routed:
+    """The MLP agreement with W_z z and W_v v hoisted out of the loop, and nothing else."""
+    agreement = gdr.agreement
+    assert isinstance(agreement, MlpAgreement)
+    votes = gdr.vote(states).unflatten(-1, (sum(gdr.counts), -1))[:, None]
+    fixed = agreement.key(votes) + agreement.guide(guide)[:, :, None, None]
+    logits = votes.new_zeros(*guide.shape[:2], *votes.shape[2:4])
+    for left in range(gdr.rounds, -1, -1):
+        assignments = logits.softmax(-1) * mask[:, None, :, None]
+        capsules = squash(torch.einsum("btij,bijc->btjc", assignments, votes[:, 0]))
+        if left:
+            hidden = (fixed + agreement.capsule(capsules)[:, :, None]).tanh()
+            logits = logits + hidden @ agreement.weight
+    return Routed(capsules, assignments)

@@ -1,0 +1,131 @@
+"""Routing by agreement: source words are handed out to capsules, guided by the decoder state.
+
+    b[i,j] = 0
+    repeat   c[i,:] = softmax_j b[i,:] on real words, zero on padding      assignments
+             Omega[j] = squash(sum_i c[i,j] v[i,j])                        capsules
+             b[i,j] += agreement of v[i,j] with Omega[j], seen from z_t    between two rounds
+
+The first round is uniform and knows neither z nor t: its capsules are computed once a sentence,
+with the votes. Shape letters: b sentences, j capsules, i source words, t target positions or beams,
+c width of a capsule, d width of the model.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+__all__ = ["Routed", "mlp_scores", "route", "squash", "uniform"]
+
+_EPSILON = 1e-12
+_TILE = 65_536  # values of one tile: measured, what stays in a core's cache
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Where every source word went, and what the capsules made of it; j: past, future, redundant.
+
+    Assignments are those that the capsules were last filled with; they are zero on padding.
+    """
+
+    capsules: Float[Tensor, "b t j c"]  # shorter than one
+    assignments: Float[Tensor, "b t i j"]
+
+
+def squash(s: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
+    """s |s| / (1 + |s|^2): keeps the direction, shorter than one; flat at zero."""
+    # Long vectors are scaled by a constant first, so that their squares stay finite.
+    size = s.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)
+    norm = size * ((s / size).square().sum(-1, keepdim=True) + _EPSILON / size.square()).sqrt()
+    return s / (norm + 1 / norm)
+
+
+def uniform(
+    votes: Float[Tensor, "b j i c"], mask: Bool[Tensor, "b i"], positions: int = 1
+) -> Routed:
+    """The first round, in which every word is shared out evenly, whatever the position."""
+    shares = mask[:, None, None].to(votes.dtype) / votes.shape[1]
+    capsules = squash(shares @ votes).transpose(1, 2)
+    assignments = shares.transpose(2, 3).expand(-1, positions, -1, votes.shape[1])
+    return Routed(capsules.expand(-1, positions, -1, -1), assignments)
+
+
+def route(
+    votes: Float[Tensor, "b j i c"],
+    mask: Bool[Tensor, "b i"],
+    rounds: int,
+    agree: Callable[[Tensor | None], Float[Tensor, "b j t i"]],
+) -> Routed:
+    """The rounds after the first, at least one. `agree(capsules)` is what they add to b.
+
+    The capsules of the first round are the caller's own: `agree(None)` stands for them.
+    """
+    real = mask[:, None, None].to(votes.dtype)
+    logits = agree(None)
+    assignments = logits.softmax(1) * real
+    capsules = squash(assignments @ votes)
+    for _ in range(rounds - 1):
+        logits = logits + agree(capsules)
+        assignments = logits.softmax(1) * real
+        capsules = squash(assignments @ votes)
+    return Routed(capsules.transpose(1, 2), assignments.permute(0, 2, 3, 1))
+
+
+def mlp_scores(
+    keys: Float[Tensor, "b j i c"], query: Float[Tensor, "b j t c"], weight: Float[Tensor, " c"]
+) -> Float[Tensor, "b j t i"]:
+    """weight . tanh(keys + query) for each pair, less a constant that the softmax over j drops.
+
+    tanh(x) = 2 sigmoid(2x) - 1, and sigmoid is the cheaper of the two on a CPU.
+    """
+    if keys.device.type != "cpu":
+        hidden = (2 * keys[:, :, None] + 2 * query[:, :, :, None]).sigmoid()
+        return hidden @ (2 * weight)
+    return _SigmoidScores.apply(2 * keys.flatten(0, 1), 2 * query.flatten(0, 1), 2 * weight).view(
+        *keys.shape[:2], query.shape[2], keys.shape[2]
+    )
+
+
+class _SigmoidScores(torch.autograd.Function):
+    """s[n,t,i] = w . sigmoid(k[n,i] + q[n,t]), n over (b j); no (n t i c) tensor is ever whole.
+
+    With y = sigmoid: ds/dk = ds/dq = w y (1 - y), ds/dw = y. The backward pass computes y again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, keys: Tensor, query: Tensor, weight: Tensor) -> Tensor:
+        keys, query = keys.contiguous(), query.contiguous()
+        ctx.save_for_backward(keys, query, weight)
+        scores = keys.new_empty(keys.shape[0], query.shape[1], keys.shape[1])
+        for n, t in _tiles(keys, query):
+            hidden = (keys[n, None] + query[n, t, None]).sigmoid_()
+            scores[n, t] = hidden @ weight
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        keys, query, weight = ctx.saved_tensors
+        grad_keys, grad_query = torch.zeros_like(keys), torch.empty_like(query)
+        grad_weight = torch.zeros_like(weight)
+        for n, t in _tiles(keys, query):
+            hidden, grad = (keys[n, None] + query[n, t, None]).sigmoid_(), grads[0][n, t]
+            grad_weight.addmv_(hidden.flatten(0, -2).T, grad.flatten())
+            slope = hidden.addcmul_(hidden, hidden, value=-1).mul_(grad[..., None])
+            grad_keys[n] += slope.sum(1)
+            grad_query[n, t] = slope.sum(2)
+        return grad_keys.mul_(weight), grad_query.mul_(weight), grad_weight
+
+
+def _tiles(keys: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
+    """Slices of (n, t) whose hidden values fit the cache: several n, or a part of one's t."""
+    (rows, length, width), steps = keys.shape, query.shape[1]
+    many = max(1, _TILE // (steps * length * width))
+    few = steps if many > 1 else max(1, min(steps, _TILE // (length * width)))
+    return [
+        (slice(n, n + many), slice(t, t + few))
+        for n in range(0, rows, many)
+        for t in range(0, steps, few)
+    ]
