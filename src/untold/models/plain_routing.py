@@ -28,14 +28,18 @@ def literal_routing(
     votes = gdr.vote(states).unflatten(-1, (sum(gdr.counts), -1))
     votes = votes[:, None].expand(b, t, -1, -1, -1)
     logits = votes.new_zeros(votes.shape[:-1])
-    for left in range(gdr.rounds, -1, -1):
+    seen = guide[:, :, None, None].expand(-1, -1, i, sum(gdr.counts), -1)
+
+    def fill() -> Routed:
         assignments = logits.softmax(-1) * mask[:, None, :, None]
-        capsules = squash((assignments[..., None] * votes).sum(2))
-        if left:
-            wide = capsules[:, :, None].expand_as(votes)
-            seen = guide[:, :, None, None].expand(-1, -1, i, sum(gdr.counts), -1)
-            logits = logits + _literal_agreement(gdr, seen, votes, wide)
-    return Routed(capsules, assignments)
+        return Routed(squash((assignments[..., None] * votes).sum(2)), assignments)
+
+    routed = fill()
+    for _ in range(gdr.rounds):
+        capsules = routed.capsules[:, :, None].expand_as(votes)
+        logits = logits + _literal_agreement(gdr, seen, votes, capsules)
+        routed = fill()
+    return routed
 
 
 def _literal_agreement(gdr: GuidedRouting, z: Tensor, v: Tensor, omega: Tensor) -> Tensor:
@@ -62,10 +66,15 @@ def split_routing(
     votes = gdr.vote(states).unflatten(-1, (sum(gdr.counts), -1))[:, None]
     fixed = agreement.key(votes) + agreement.guide(guide)[:, :, None, None]
     logits = votes.new_zeros(*guide.shape[:2], *votes.shape[2:4])
-    for left in range(gdr.rounds, -1, -1):
+
+    def fill() -> Routed:
         assignments = logits.softmax(-1) * mask[:, None, :, None]
-        capsules = squash(torch.einsum("btij,bijc->btjc", assignments, votes[:, 0]))
-        if left:
-            hidden = (fixed + agreement.capsule(capsules)[:, :, None]).tanh()
-            logits = logits + hidden @ agreement.weight
-    return Routed(capsules, assignments)
+        sums = torch.einsum("btij,bijc->btjc", assignments, votes[:, 0])
+        return Routed(squash(sums), assignments)
+
+    routed = fill()
+    for _ in range(gdr.rounds):
+        hidden = (fixed + agreement.capsule(routed.capsules)[:, :, None]).tanh()
+        logits = logits + hidden @ agreement.weight
+        routed = fill()
+    return routed
