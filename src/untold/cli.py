@@ -134,15 +134,32 @@ def evaluate(
         str | None, typer.Option(help="BLEU's tokenizer: 13a, char, intl, none, zh [the model's].")
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    alignments: Annotated[
+        Path | None,
+        typer.Option(help="Word alignments: measure past, future and redundant instead."),
+    ] = None,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Measure what past and future bags know instead.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate a test set and score it: BLEU, chrF, TER with signatures, ROUGE for summaries."""
+    """Translate a test set and score it: BLEU, chrF, TER with signatures, ROUGE for summaries.
+
+    With alignments or overlap nothing is translated: the references are read word by word, and what
+    the model takes for said and for untold is compared with the truth.
+    """
     from untold.analysis.scores import corpus_scores
 
     translator = _load([model], settings)
     sources, references = _parallel(source, reference)
+    if alignments is not None:
+        _print_separation(translator, (sources, references), alignments, as_json)
+        return
+    if overlap:
+        _print_overlap(translator, (sources, references), as_json)
+        return
     hypotheses = [each.text for each in translator.translate(sources)]
     if out is not None:
         out.write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
@@ -240,6 +257,35 @@ def _parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
             "line by line they must belong together"
         )
     return sides
+
+
+def _print_separation(
+    translator: "Translator", texts: tuple[list[str], list[str]], alignments: Path, as_json: bool
+) -> None:
+    from dataclasses import asdict
+
+    from untold.analysis.traces import AlignedPair, separation_report
+    from untold.corpus.alignments import read_alignments
+
+    links = read_alignments(alignments)
+    if len(links) != len(texts[0]):
+        raise UntoldError(
+            f"{alignments} has {len(links)} lines for {len(texts[0])} sentence pairs: "
+            "give one line of links for each pair"
+        )
+    pairs = [AlignedPair(*each) for each in zip(*texts, links, strict=True)]
+    report = separation_report(translator, pairs)
+    print(json.dumps(asdict(report)) if as_json else "\n".join(report.lines()))
+
+
+def _print_overlap(
+    translator: "Translator", texts: tuple[list[str], list[str]], as_json: bool
+) -> None:
+    from untold.analysis.overlap import measure_overlap
+
+    found = vars(measure_overlap(translator.models[0], list(zip(*texts, strict=True))))
+    lines = (f"{name.replace('_', ' '):24}{value:.3f}" for name, value in found.items())
+    print(json.dumps(found) if as_json else "\n".join(lines))
 
 
 def _as_json(translation: "Translation") -> dict[str, Any]:

@@ -1,0 +1,245 @@
+"""How well past, future and redundant are told apart, measured against word alignments.
+
+Step t stands before target word t is produced (t = 0 .. T; at T only the end is left). Of a source
+word, by its sure links: PAST = all of its target words are produced, FUTURE = none is, REDUNDANT =
+it has none; a word between its first and its last is none of these and is not counted. Beside every
+figure stands that of the position rule, "word i of I is past when i/I < t/T", which is right on
+most cells of a monotone corpus: so one figure is of only those cells where the rule is wrong.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from untold.corpus.alignments import Alignment
+from untold.errors import UntoldError
+
+__all__ = [
+    "PairTrace",
+    "Separation",
+    "auc",
+    "flip_steps",
+    "measure_separation",
+    "omission_auc",
+    "position_rule",
+]
+
+PAST, FUTURE, REDUNDANT = 0, 1, 2
+_BINS = 4  # the course of the past is given at t/T = 0, 1/4, .. 1
+
+
+@dataclass(frozen=True)
+class PairTrace:
+    """Shares of every source word at every step of a sentence pair, and its gold alignment."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    shares: Float[np.ndarray, "t1 i 3"]  # t1 = T + 1
+    alignment: Alignment
+
+    def __post_init__(self) -> None:
+        for i, j in self.alignment.possible:
+            if i >= len(self.source) or j >= len(self.target):
+                raise UntoldError(
+                    f"the link {i}-{j} leads out of a pair of {len(self.source)} and "
+                    f"{len(self.target)} words ({' '.join(self.source)[:60]}): links count words "
+                    "between blanks, from 0"
+                )
+
+
+@dataclass(frozen=True)
+class Separation:
+    """Figures over a corpus; None where there was nothing to measure."""
+
+    auc: float | None  # of P/(P+F), past against future cells
+    accuracy: float | None  # of past or future, whichever is larger, on those cells
+    accuracy_off_rule: float | None  # the same where the position rule is wrong
+    category_accuracy: float | None  # of the largest of all three, on all cells
+    category_accuracy_off_rule: float | None
+    flips: float | None  # words that turn within one step of their last target word
+    redundant_auc: float | None  # of a word's mean R, unaligned against aligned words
+    past_course: tuple[float, ...]  # mean P of linked words at t/T = 0, 1/4, 1/2, 3/4, 1
+    future_start: float | None  # mean F of linked content words at the first step ...
+    future_end: float | None  # ... and at the last
+    aer: float | None  # of the links (word, target word after which it turns)
+
+
+def measure_separation(traces: Sequence[PairTrace]) -> Separation:
+    """All figures of traces, each of which is one sentence pair."""
+    cells = [_Cells.of(trace) for trace in traces]
+    share = np.concatenate([c.share for c in cells]) if cells else np.zeros(0)
+    past = np.concatenate([c.past for c in cells]) if cells else np.zeros(0, bool)
+    off = np.concatenate([c.off_rule for c in cells]) if cells else np.zeros(0, bool)
+    right = (share > 0.5) == past
+    best = np.concatenate([c.category_right for c in cells]) if cells else np.zeros(0, bool)
+    among = np.concatenate([c.category_off_rule for c in cells]) if cells else np.zeros(0, bool)
+    words = [word for trace in traces for word in _words(trace)]
+    linked = [word for word in words if word.last is not None]
+    content = [word for word in linked if word.is_content]
+    return Separation(
+        auc=auc(share[past], share[~past]),
+        accuracy=_mean(right),
+        accuracy_off_rule=_mean(right[off]),
+        category_accuracy=_mean(best),
+        category_accuracy_off_rule=_mean(best[among]),
+        flips=_mean([abs(w.flip - 1 - w.last) <= 1 for w in linked if w.last is not None]),
+        redundant_auc=auc(
+            np.array([w.redundant for w in words if w.last is None]),
+            np.array([w.redundant for w in linked]),
+        ),
+        past_course=_course(traces),
+        future_start=_mean([w.future_start for w in content]),
+        future_end=_mean([w.future_end for w in content]),
+        aer=_aer(traces),
+    )
+
+
+def position_rule(trace: PairTrace) -> PairTrace:
+    """The same pair with the shares of the position rule."""
+    steps, size = trace.shares.shape[:2]
+    reached = np.arange(steps)[:, None] / max(1, steps - 1)
+    past = np.arange(size)[None] / max(1, size) < reached
+    shares = np.stack([past, ~past, np.zeros_like(past)], axis=-1).astype(np.float32)
+    return PairTrace(trace.source, trace.target, shares, trace.alignment)
+
+
+def flip_steps(shares: Float[np.ndarray, "t1 i 3"]) -> Int[np.ndarray, " i"]:
+    """The step from which on each word is past: where a change fits P - F best; 0 is always,
+    t1 is never."""
+    gain = shares[..., PAST] - shares[..., FUTURE]
+    after = np.concatenate([np.cumsum(gain[::-1], 0)[::-1], np.zeros((1, gain.shape[1]))])
+    before = np.concatenate([np.zeros((1, gain.shape[1])), np.cumsum(gain, 0)])
+    return np.argmax(after - before, axis=0)
+
+
+def omission_auc(
+    traces: Sequence[PairTrace], omitted: Sequence[Bool[np.ndarray, " i"]]
+) -> float | None:
+    """AUC of F at the last step: words whose translation was left out against the others.
+
+    The traces are of targets with a phrase deleted, `omitted` of the words of their sources; words
+    without a link are not counted.
+    """
+    scores, labels = [], []
+    for trace, missing in zip(traces, omitted, strict=True):
+        linked = np.array([bool(trace.alignment.targets(i)) for i in range(len(missing))], bool)
+        counted = missing | linked
+        scores.append(trace.shares[-1, counted, FUTURE])
+        labels.append(missing[counted])
+    if not scores:
+        return None
+    values, flags = np.concatenate(scores), np.concatenate(labels)
+    return auc(values[flags], values[~flags])
+
+
+def auc(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> float | None:
+    """The chance that a positive value is above a negative one; equals count half."""
+    if not len(positive) or not len(negative):
+        return None
+    _, inverse, counts = np.unique(
+        np.concatenate([positive, negative]), return_inverse=True, return_counts=True
+    )
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    total = float(ranks[inverse.reshape(-1)[: len(positive)]].sum())
+    least = len(positive) * (len(positive) + 1) / 2
+    return (total - least) / (len(positive) * len(negative))
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of one pair: those that are past or future, and all that have a category."""
+
+    share: Float[np.ndarray, " n"]  # P/(P+F)
+    past: Bool[np.ndarray, " n"]
+    off_rule: Bool[np.ndarray, " n"]
+    category_right: Bool[np.ndarray, " m"]
+    category_off_rule: Bool[np.ndarray, " m"]
+
+    @classmethod
+    def of(cls, trace: PairTrace) -> "_Cells":
+        gold = _gold(trace)
+        shares, rule = trace.shares, position_rule(trace).shares[..., PAST] > 0
+        moving = (gold == PAST) | (gold == FUTURE)
+        known = moving | (gold == REDUNDANT)
+        total = shares[..., PAST] + shares[..., FUTURE]
+        ratio = np.where(total > 0, shares[..., PAST] / np.maximum(total, 1e-30), 0.5)
+        wrong = moving & (rule != (gold == PAST))
+        return cls(
+            ratio[moving].astype(np.float64),
+            gold[moving] == PAST,
+            wrong[moving],
+            (shares.argmax(-1) == gold)[known],
+            wrong[known],
+        )
+
+
+def _gold(trace: PairTrace) -> Int[np.ndarray, "t1 i"]:
+    """The category of each cell; -1 for a word that is said in part."""
+    steps, size = trace.shares.shape[:2]
+    gold = np.full((steps, size), REDUNDANT)
+    for word in range(size):
+        if targets := trace.alignment.targets(word):
+            gold[:, word] = -1
+            gold[: targets[0] + 1, word] = FUTURE
+            gold[targets[-1] + 1 :, word] = PAST
+    return gold
+
+
+@dataclass(frozen=True)
+class _Word:
+    """One source word over all steps."""
+
+    last: int | None  # its last target word
+    flip: int
+    redundant: float
+    future_start: float
+    future_end: float
+    is_content: bool
+
+
+def _words(trace: PairTrace) -> Iterator[_Word]:
+    flips, redundant = flip_steps(trace.shares), trace.shares[..., REDUNDANT].mean(0)
+    for i, text in enumerate(trace.source):
+        targets = trace.alignment.targets(i)
+        yield _Word(
+            last=targets[-1] if targets else None,
+            flip=int(flips[i]),
+            redundant=float(redundant[i]),
+            future_start=float(trace.shares[0, i, FUTURE]),
+            future_end=float(trace.shares[-1, i, FUTURE]),
+            is_content=any(letter.isalnum() for letter in text),
+        )
+
+
+def _course(traces: Sequence[PairTrace]) -> tuple[float, ...]:
+    columns: list[list[float]] = [[] for _ in range(_BINS + 1)]
+    for trace in traces:
+        linked = [i for i in range(len(trace.source)) if trace.alignment.targets(i)]
+        if not linked:
+            continue
+        past = trace.shares[:, linked, PAST].mean(1)
+        for bin, column in enumerate(columns):
+            column.append(float(past[round(bin / _BINS * (len(past) - 1))]))
+    return tuple(float(np.mean(column)) for column in columns if column)
+
+
+def _aer(traces: Sequence[PairTrace]) -> float | None:
+    """1 - (|A & S| + |A & P|) / (|A| + |S|); words that are mostly redundant make no link."""
+    hits = sizes = 0
+    for trace in traces:
+        flips = flip_steps(trace.shares)
+        redundant = trace.shares[..., REDUNDANT].mean(0) > 0.5
+        links = {
+            (i, int(flip) - 1)
+            for i, flip in enumerate(flips)
+            if not redundant[i] and 0 < flip < len(trace.shares)
+        }
+        hits += len(links & trace.alignment.sure) + len(links & trace.alignment.possible)
+        sizes += len(links) + len(trace.alignment.sure)
+    return 1 - hits / sizes if sizes else None
+
+
+def _mean(values: Sequence[float] | np.ndarray) -> float | None:
+    return float(np.mean(values)) if len(values) else None

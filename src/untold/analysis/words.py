@@ -1,0 +1,105 @@
+"""From sentencepiece's pieces to words: where each word stands, its text, its assignments.
+
+A word stands between spaces. Pieces write a space as a leading ▁; the ▁ may be a piece of its own,
+before the pieces of its word or, for a second space in a row, before no word at all.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["Span", "display_spans", "merge_assignments", "span_text", "word_spans"]
+
+_SPACE = "▁"
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+# Thai, Lao, Burmese and Khmer; CJK punctuation and kana; Chinese characters; full-width forms.
+_UNSPACED = re.compile("[฀-໿က-႟ក-៿　-ヿ㐀-䶿一-鿿豈-﫿！-ﾟ𠀀-𿿽]")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The pieces start, start + 1, ..., stop - 1; never none."""
+
+    start: int
+    stop: int
+
+
+def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
+    """One span for each word between spaces, in order; without a word there are none.
+
+    The spans cover all pieces: a lone ▁ belongs to the word after it, at the end to the one before.
+    """
+    starts, blank = [0], True  # blank: the last span has no text yet
+    for place, piece in enumerate(pieces):
+        if piece.startswith(_SPACE) and not blank:
+            starts.append(place)
+            blank = True
+        blank = blank and not piece.strip(_SPACE)
+    if blank:
+        starts.pop()
+    return _between(starts, len(pieces))
+
+
+def display_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
+    """As word_spans, but a piece of a script that is written without spaces is a word of its own.
+
+    So a Chinese sentence is shown in its pieces, and a Latin name inside it as one word.
+    """
+    starts = []
+    for word in word_spans(pieces):
+        starts.append(word.start)
+        before: bool | None = None  # was the character before unspaced? None: there is none yet
+        for part in _characters(pieces, word):
+            unspaced = bool(_UNSPACED.search(span_text(pieces, part)))
+            if before is not None and (unspaced or before):
+                starts.append(part.start)
+            if span_text(pieces, part):
+                before = unspaced
+    return _between(starts, len(pieces))
+
+
+def span_text(pieces: Sequence[str], span: Span) -> str:
+    """What a reader sees of these pieces: no ▁, bytes as characters, ⁇ for the unknown."""
+    spelt, text = bytearray(), ""
+    for piece in pieces[span.start : span.stop]:
+        if byte := _BYTE.fullmatch(piece):
+            spelt.append(int(byte[1], 16))
+            continue
+        text += spelt.decode(errors="replace")
+        spelt.clear()
+        text += "⁇" if piece == "<unk>" else piece.replace(_SPACE, " ")
+    return (text + spelt.decode(errors="replace")).strip(" ")
+
+
+def merge_assignments(
+    assignments: Float[np.ndarray, "pieces_t pieces_i g"],
+    target: Sequence[Span],
+    source: Sequence[Span],
+) -> Float[np.ndarray, "t i g"]:
+    """Shares of source words before each target word, and before the end (EOS), the last row.
+
+    A target word has the row of its first piece; a source word has the mean of its pieces. EOS is
+    the last row of `assignments`; the column of the source's EOS belongs to no word.
+    """
+    rows = assignments[[*(span.start for span in target), len(assignments) - 1]]
+    merged = [rows[:, span.start : span.stop].mean(axis=1) for span in source]
+    shape = (len(rows), 0, assignments.shape[2])
+    return np.stack(merged, axis=1) if merged else np.zeros(shape, assignments.dtype)
+
+
+def _between(starts: Sequence[int], stop: int) -> tuple[Span, ...]:
+    return tuple(map(Span, starts, [*starts[1:], stop]))
+
+
+def _characters(pieces: Sequence[str], word: Span) -> Iterator[Span]:
+    """Single pieces, but the bytes of one character together."""
+    start = word.start
+    for place in range(word.start + 1, word.stop):
+        byte = _BYTE.fullmatch(pieces[place])
+        if byte is None or not 0x80 <= int(byte[1], 16) < 0xC0:  # not a byte that continues one
+            yield Span(start, place)
+            start = place
+    yield Span(start, word.stop)
