@@ -6,7 +6,7 @@ import random
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load_file
@@ -17,7 +17,16 @@ from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
 
+Module = TypeVar("Module", bound=torch.nn.Module)
 LETTERS = "abcdefgh"
+
+# Every way of telling past from future; `separator` gives them capsules of distinct numbers.
+SEPARATORS: dict[str, dict[str, Any]] = {
+    "gdr-dot": {"kind": "gdr", "agreement": "dot"},
+    "gdr-mlp": {"kind": "gdr", "preset": "paper"},
+    "clf": {"kind": "clf", "fusion": "ffn"},
+    "attn": {"kind": "attn"},
+}
 
 
 def write_corpus(directory: Path, pairs: int = 60, valid: int = 3, seed: int = 1) -> Path:
@@ -91,7 +100,15 @@ def toy_model(
     return fill(build_model(config, vocabularies, shared=shared)).eval()
 
 
-def fill(model: Seq2Seq, scale: float = 0.4) -> Seq2Seq:
+def separator(name: str, **settings: Any) -> dict[str, Any]:
+    """Settings of 2 past, 3 future and 6 redundant capsules: narrower, wider than d_model of 44."""
+    if name == "none":
+        return {"kind": "none"}
+    sizes = {"past": 2, "future": 3, "redundant": 6, "d_capsule": 17}
+    return sizes | SEPARATORS[name] | settings
+
+
+def fill(model: Module, scale: float = 0.4) -> Module:
     """Weights by formula: sines that start elsewhere for each name; gains of norms around one."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():

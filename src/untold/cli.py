@@ -19,6 +19,7 @@ __all__ = [
     "average",
     "demo",
     "evaluate",
+    "explain",
     "info",
     "main",
     "sample",
@@ -174,6 +175,34 @@ def evaluate(
         print(json.dumps([vars(each) for each in scores]))
     for each in () if as_json else scores:
         print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")
+
+
+@app.command()
+def explain(
+    model: Model,
+    source: Annotated[list[str], typer.Option(help="A sentence; may be given again.")],
+    target: Annotated[
+        list[str] | None, typer.Option(help="Its translation, one for each source [the model's].")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A .html, .json, .png or .svg file [the terminal].")
+    ] = None,
+    settings: Settings = None,
+) -> None:
+    """Show what was told and what was still untold of a source before each target word."""
+    from untold.report.files import check_format, write_explanations
+    from untold.report.terminal import print_explanations
+
+    if out is not None:
+        check_format(out)
+    from untold.analysis.explanation import explain as explain_all
+
+    explanations = explain_all(_load([model], settings), source, target or [])
+    if out is None:
+        print_explanations(explanations)
+    else:
+        write_explanations(out, explanations)
+        print(f"{out}: sentences: {len(explanations)}")
 
 
 @app.command()

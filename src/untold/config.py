@@ -217,6 +217,7 @@ class TrainConfig(_Section):
     bow_reduction: Literal["sum", "mean"] = "sum"
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     bca_weight: Weight = 0.0
+    redundant_weight: Weight = 0.0
     counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0
