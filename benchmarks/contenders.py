@@ -4,6 +4,7 @@ Each makes whole updates on the same batches: forward, smoothed loss, backward, 
 """
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +33,9 @@ __all__ = [
     "UntoldTraining",
     "huggingface_settings",
     "marian",
+    "past_future_variants",
     "shape",
+    "varied",
 ]
 
 RATE, BETAS, EPSILON = 3e-4, (0.9, 0.98), 1e-9
@@ -57,6 +60,33 @@ def shape(preset: str, dropout: float) -> Config:
             "train": {"learning_rate": RATE, "clip": CLIP, "label_smoothing": SMOOTHING},
         }
     )
+
+
+def past_future_variants() -> dict[str, dict[str, dict[str, Any]]]:
+    """Changes of the configuration, from plain to everything; weights are the defaults' own."""
+    defaults, gdr = Config().train, {"separator": {"kind": "gdr"}}
+    bow, bca = defaults.bow_weight or 0.1, defaults.bca_weight or 0.1
+    weights = {
+        "GDR": (0.0, 0.0),
+        "GDR + BoW": (bow, 0.0),
+        "GDR + BCA": (0.0, bca),
+        "GDR + BoW + BCA": (bow, bca),
+    }
+    return {"plain": {}} | {
+        name: {
+            "model": gdr,
+            "train": {"bow_weight": w[0], "bca_weight": w[1]},
+        }
+        for name, w in weights.items()
+    }
+
+
+def varied(config: Config, changes: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The configuration with some settings changed."""
+    values = config.model_dump()
+    for section, settings in changes.items():
+        values[section] = values[section] | dict(settings)
+    return parse_config(values)
 
 
 class UntoldTraining:

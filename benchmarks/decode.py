@@ -8,17 +8,21 @@ the weights: the work is equal. The second race, only with a trained --model, le
 it will; its contenders have the same weights, so their translations should be the same too, and
 those that are get counted. No contender has a length penalty, since formulas differ. Sources are
 sorted by length and batched by tokens alike for all; ids go in and come out.
+
+With --past-future it is the model against itself: plain, and GDR with and without returning where
+each source word stood at every step.
 """
 
 import argparse
 
 import torch
 
-from contenders import shape
+from contenders import past_future_variants, shape, varied
 from race import Race, run_race, write_json
 from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, converted, marian
 from untold.corpus.batches import plan_by_length
 from untold.corpus.vocabulary import EOS
+from untold.decoding import Show
 from untold.models.build import build_model
 from untold.models.files import TrainedModel, load_model
 from workload import add_options, read_workload
@@ -32,10 +36,10 @@ def main() -> None:
     trained, rows = _prepare(options)
     plan = plan_by_length([len(row) for row in rows], options.batch_tokens)
     batches = [[rows[index] for index in indices] for indices in plan]
-    searchers = _searchers(trained, options)
+    searchers = _variants(options) if options.past_future else _searchers(trained, options)
     jobs = [SourceBatch(batch, max(map(len, batch))) for batch in batches]
     races = [_race("equal lengths", searchers, jobs, options)]
-    if options.model:
+    if options.model and not options.past_future:
         same = [searcher for searcher in searchers if searcher.name != MARIAN]
         jobs = [SourceBatch(batch, None) for batch in batches]
         _print_agreement(same, jobs)
@@ -52,6 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--batch-tokens", type=int, default=1024, help="source tokens in a batch")
     parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--past-future", action="store_true", help="race what past/future costs")
     return parser.parse_args()
 
 
@@ -85,6 +90,19 @@ def _searchers(trained: TrainedModel, options: argparse.Namespace) -> list[Searc
     return found
 
 
+def _variants(options: argparse.Namespace) -> list[Searcher]:
+    """Untrained: lengths are forced."""
+    config, found = shape(options.preset, 0.0), []
+    for name, changes in past_future_variants().items():
+        if name in ("plain", "GDR"):
+            torch.manual_seed(1)
+            settings = varied(config, changes).model
+            model = build_model(settings, (options.vocabulary,) * 2, shared=True)
+            found.append(Untold(model, options.beam, name))
+    gdr = found[-1]
+    return [*found, Untold(gdr.model, options.beam, "GDR, assignments", Show(assignments=True))]
+
+
 def _race(
     title: str, searchers: list[Searcher], jobs: list[SourceBatch], options: argparse.Namespace
 ) -> Race:
@@ -97,7 +115,7 @@ def _race(
         {"sentences": len(found), "tokens": sum(found)},
         options,
     )
-    print(race.table(), flush=True)
+    print(race.table(relative=options.past_future), flush=True)
     return race
 
 

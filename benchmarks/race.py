@@ -38,18 +38,24 @@ class Race:
         ours = next(iter(self.seconds.values()))
         return [theirs / own for theirs, own in zip(self.seconds[name], ours, strict=True)]
 
-    def table(self) -> str:
-        """One line for each contender: speeds, then how much faster we are: median (min to max)."""
+    def table(self, *, relative: bool = False) -> str:
+        """One line for each contender: speeds, then how much faster we are: median (min to max).
+
+        `relative`: instead, its speed as a share of the first contender's.
+        """
         units = "".join(f"{unit + '/s':>14}" for unit in self.work)
-        lines = [self.title, f"{'':<34}{units}   untold is faster"]
+        heading = "speed of the first" if relative else "untold is faster"
+        lines = [self.title, f"{'':<34}{units}   {heading}"]
         for number, (name, seconds) in enumerate(self.seconds.items()):
             middle = statistics.median(seconds)
             speeds = "".join(f"{work / middle:>14,.1f}" for work in self.work.values())
-            lines.append(f"{name:<34}{speeds}   {self._spread(name) if number else ''}".rstrip())
+            lines.append(
+                f"{name:<34}{speeds}   {self._spread(name, relative) if number else ''}".rstrip()
+            )
         return "\n".join(lines)
 
-    def _spread(self, name: str) -> str:
-        ratios = self.ratios(name)
+    def _spread(self, name: str, relative: bool) -> str:
+        ratios = [1 / ratio if relative else ratio for ratio in self.ratios(name)]
         middle = statistics.median(ratios)
         return f"{middle:.2f} x ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
 

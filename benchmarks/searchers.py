@@ -17,7 +17,7 @@ from contenders import huggingface_settings, marian
 from untold.config import Config, DecodeConfig
 from untold.corpus.batches import pad_rows
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
-from untold.decoding import Sentences, search
+from untold.decoding import NOTHING, Sentences, Show, search
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
 
@@ -53,10 +53,10 @@ class Searcher(Protocol):
 class Untold:
     """The search behind `untold translate`."""
 
-    name = "untold"
-
-    def __init__(self, model: Seq2Seq, beam: int) -> None:
-        self.model, self.beam = model.eval(), beam
+    def __init__(
+        self, model: Seq2Seq, beam: int, name: str = "untold", show: Show = NOTHING
+    ) -> None:
+        self.model, self.beam, self.name, self.show = model.eval(), beam, name, show
 
     def search(self, batch: SourceBatch) -> list[list[int]]:
         """Without a length penalty, as all contenders."""
@@ -68,7 +68,7 @@ class Untold:
             max_length=most + 1,
             max_ratio=float(most),
         )
-        found = search(self.model, Sentences(*pad_rows(batch.rows)), config)
+        found = search(self.model, Sentences(*pad_rows(batch.rows)), config, self.show)
         return [list(hypotheses[0].tokens) for hypotheses in found]
 
 

@@ -7,6 +7,9 @@ vocabulary, dropout, fp32, label smoothing, clipping, fused Adam, the batches an
 differs: Marian norms after the sublayers, and JoeyNMT smooths labels its own way. Marian gets the
 fast form of everything it offers: fused attention and torch's cross-entropy. JoeyNMT is no part of
 this project's environment and takes part where it can be imported.
+
+With --past-future it is the model against itself: plain, GDR, GDR with each auxiliary loss and with
+both, all with the settings that untold has by default.
 """
 
 import argparse
@@ -14,7 +17,15 @@ import os
 
 import torch
 
-from contenders import JoeyTraining, MarianTraining, TrainingContender, UntoldTraining, shape
+from contenders import (
+    JoeyTraining,
+    MarianTraining,
+    TrainingContender,
+    UntoldTraining,
+    past_future_variants,
+    shape,
+    varied,
+)
 from race import run_race, write_json
 from workload import Workload, add_options, read_workload, training_batches
 
@@ -25,6 +36,7 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--batches", type=int, default=4, help="updates of each contender a round")
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--past-future", action="store_true", help="race what past/future costs")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     workload = read_workload(options)
@@ -32,14 +44,28 @@ def main() -> None:
     race = run_race(
         f"Training, {options.preset}, {options.threads} thread(s), batches of "
         f"{options.batch_tokens} tokens, vocabulary {options.vocabulary}",
-        {c.name: c.update for c in _contenders(options, workload)},
+        {c.name: c.update for c in _all_contenders(options, workload)},
         batches,
         {"target tokens": sum(batch.target_tokens for batch in batches)},
         options,
     )
-    print(race.table())
+    print(race.table(relative=options.past_future))
     if options.json:
         write_json(options.json, [race], {"load": os.getloadavg(), **_facts(options)})
+
+
+def _all_contenders(options: argparse.Namespace, workload: Workload) -> list[TrainingContender]:
+    return (_variants if options.past_future else _contenders)(options, workload)
+
+
+def _variants(options: argparse.Namespace, workload: Workload) -> list[TrainingContender]:
+    config = shape(options.preset, options.dropout)
+    found: list[TrainingContender] = []
+    for name, changes in past_future_variants().items():
+        variant = UntoldTraining(varied(config, changes), options.vocabulary, workload)
+        variant.name = name
+        found.append(variant)
+    return found
 
 
 def _contenders(options: argparse.Namespace, workload: Workload) -> list[TrainingContender]:
