@@ -190,13 +190,12 @@ def explain(
     settings: Settings = None,
 ) -> None:
     """Show what was told and what was still untold of a source before each target word."""
+    from untold.analysis.explanation import explain as explain_all
     from untold.report.files import check_format, write_explanations
     from untold.report.terminal import print_explanations
 
     if out is not None:
         check_format(out)
-    from untold.analysis.explanation import explain as explain_all
-
     explanations = explain_all(_load([model], settings), source, target or [])
     if out is None:
         print_explanations(explanations)

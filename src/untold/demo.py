@@ -1,23 +1,47 @@
-"""The demo: sample the embedded grammar, train, translate what was never seen, say what is next."""
+"""The demo: a corpus, a model, past and future on top of it, and a look at what is untold."""
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from untold.analysis.explanation import explain
 from untold.analysis.scores import Score, corpus_scores
+from untold.analysis.traces import AlignedPair, SeparationReport, separation_report
 from untold.config import Config, load_config
+from untold.corpus.alignments import read_alignments
 from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_lines
+from untold.report.files import write_explanations
+from untold.report.terminal import print_explanations
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
-__all__ = ["run_demo"]
+__all__ = ["DemoResult", "run_demo"]
 
-_PAIRS, _SEED, _SHOWN = 20_000, 7, 8
+_PAIRS, _SEED, _SHOWN, _EXPLAINED = 20_000, 7, 4, 3
+_LONGEST = 12  # words of a sentence that is drawn
+# What the second stage changes: capsules on top of the first model, and fewer updates.
+_PAST_FUTURE = (
+    "model.separator.kind=gdr",
+    "train.steps=400",
+    "train.warmup=50",
+    "train.validate_every=400",
+    "train.save_every=400",
+)
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The scores of both models on the held-out sentences, and how the second one separates."""
+
+    plain: list[Score]
+    past_future: list[Score]
+    separation: SeparationReport
 
 
 def run_demo(
@@ -25,27 +49,35 @@ def run_demo(
     settings: Sequence[str] = (),
     pairs: int = _PAIRS,
     console: Console | None = None,
-) -> list[Score]:
-    """All of it, in the directory `out`; returns the scores on the held-out sentences."""
+) -> DemoResult:
+    """All of it, in the directory `out`; `settings` change the configuration of both models."""
     console = console or Console()
     began = time.monotonic()
-    corpus, model = out / "corpus", out / "model"
+    corpus, plain, model = out / "corpus", out / "plain", out / "model"
     console.print("[bold]1. A corpus[/]: sentence pairs from the embedded English-German grammar")
     console.print(str(write_sample("en-de", pairs, _SEED, corpus)), highlight=False)
     console.print("[bold]2. A Transformer[/], trained on them")
-    train(_config(corpus, settings), RunOptions(model))
-    console.print("[bold]3. Translations[/] of sentences that it has never seen")
-    scores = _show(load(model), corpus, console)
+    train(_config(corpus, settings), RunOptions(plain))
+    console.print("[bold]3. Past and future[/] on top of it: what is told, what is untold")
+    train(_config(corpus, (*_PAST_FUTURE, *settings)), RunOptions(model, init=plain))
+    console.print("[bold]4. Translations[/] of sentences that neither has ever seen")
+    translator, pairs_seen = load(model), _held_out(corpus)
+    scores = [_translate(load(plain), pairs_seen), _translate(translator, pairs_seen)]
+    _show(scores, pairs_seen, console)
+    console.print("[bold]5. What it knows[/] of each word, against the grammar's own alignments")
+    report = separation_report(translator, pairs_seen)
+    for line in report.lines():
+        console.print(line, markup=False, highlight=False)
+    _draw(translator, pairs_seen, out, console)
     minutes = (time.monotonic() - began) / 60
-    console.print(f"\nThat took {minutes:.1f} minutes. Try next:", highlight=False)
-    for line in (
-        f'echo "The child reads a book ." | untold translate {model}',
-        f"untold translate {model} {corpus}/test.en --nbest 3",
-        f"untold evaluate {model} --source {corpus}/test.en --reference {corpus}/test.de",
-        f"untold info {model}",
-    ):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
-    return scores
+    _say_what_next(out, minutes, console)
+    return DemoResult(scores[0].scores, scores[1].scores, report)
+
+
+@dataclass(frozen=True)
+class _Translated:
+    texts: list[str]
+    scores: list[Score]
 
 
 def _config(corpus: Path, settings: Sequence[str]) -> Config:
@@ -53,20 +85,55 @@ def _config(corpus: Path, settings: Sequence[str]) -> Config:
         return load_config(path, [f"data.root={corpus}", *settings])
 
 
-def _show(translator: Translator, corpus: Path, console: Console) -> list[Score]:
-    sources = list(read_lines(corpus / "test.en"))
-    references = list(read_lines(corpus / "test.de"))
-    texts = [translation.text for translation in translator.translate(sources)]
+def _held_out(corpus: Path) -> list[AlignedPair]:
+    sides = read_lines(corpus / "test.en"), read_lines(corpus / "test.de")
+    links = read_alignments(corpus / "test.align")
+    return [AlignedPair(*each) for each in zip(*sides, links, strict=True)]
+
+
+def _translate(translator: Translator, pairs: Sequence[AlignedPair]) -> _Translated:
+    texts = [each.text for each in translator.translate([pair.source for pair in pairs])]
+    return _Translated(texts, corpus_scores(texts, [pair.target for pair in pairs]))
+
+
+def _show(
+    translated: Sequence[_Translated], pairs: Sequence[AlignedPair], console: Console
+) -> None:
+    plain, past_future = translated
     table = Table(show_lines=True)
-    for column in ("source", "translation", "reference"):
+    for column in ("source", "Transformer", "with past and future", "reference"):
         table.add_column(column)
-    for row in list(zip(sources, texts, references, strict=True))[:_SHOWN]:
-        table.add_row(*row)
+    rows = zip(pairs, plain.texts, past_future.texts, strict=True)
+    for pair, first, second in list(rows)[:_SHOWN]:
+        table.add_row(pair.source, first, second, pair.target)
     console.print(table)
-    scores = corpus_scores(texts, references)
-    exact = sum(text == reference for text, reference in zip(texts, references, strict=True))
-    console.print(f"{exact} of {len(texts)} held-out sentences are word for word the reference")
-    for score in scores:
-        line = f"{score.name} {score.value:.2f}  [{score.signature}]"
+    for one, other in zip(plain.scores, past_future.scores, strict=True):
+        line = f"{one.name} {one.value:.2f} -> {other.value:.2f}  [{one.signature}]"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return scores
+
+
+def _draw(
+    translator: Translator, pairs: Sequence[AlignedPair], out: Path, console: Console
+) -> None:
+    """A page and a picture of a few sentences, one of them in the terminal, too."""
+    sources = [pair.source for pair in pairs if len(pair.source.split()) <= _LONGEST]
+    chosen = sorted(sources, key=lambda source: -len(source.split()))[:_EXPLAINED]
+    explanations = explain(translator, chosen)
+    console.print("[bold]6. Seeing it[/]: before each word, what is still untold")
+    print_explanations(explanations[:1], console)
+    for name in ("untold.html", "untold.png"):
+        write_explanations(out / name, explanations)
+        console.print(f"  {out / name}", highlight=False, soft_wrap=True)
+
+
+def _say_what_next(out: Path, minutes: float, console: Console) -> None:
+    console.print(f"\nThat took {minutes:.1f} minutes. Try next:", highlight=False)
+    corpus, model = out / "corpus", out / "model"
+    held_out = f"--source {corpus}/test.en --reference {corpus}/test.de"
+    for line in (
+        f'echo "The child reads a book ." | untold translate {model}',
+        f'untold explain {model} --source "The child reads a book ."',
+        f"untold evaluate {model} {held_out} --alignments {corpus}/test.align",
+        f"untold info {model}",
+    ):
+        console.print(f"  {line}", highlight=False, soft_wrap=True)

@@ -241,5 +241,5 @@ def _aer(traces: Sequence[PairTrace]) -> float | None:
     return 1 - hits / sizes if sizes else None
 
 
-def _mean(values: Sequence[float] | np.ndarray) -> float | None:
+def _mean(values: Sequence[float] | Sequence[bool] | np.ndarray) -> float | None:
     return float(np.mean(values)) if len(values) else None

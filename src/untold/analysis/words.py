@@ -15,8 +15,11 @@ __all__ = ["Span", "display_spans", "merge_assignments", "span_text", "word_span
 
 _SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-# Thai, Lao, Burmese and Khmer; CJK punctuation and kana; Chinese characters; full-width forms.
-_UNSPACED = re.compile("[฀-໿က-႟ក-៿　-ヿ㐀-䶿一-鿿豈-﫿！-ﾟ𠀀-𿿽]")
+# Thai and Lao; Burmese; Khmer; CJK punctuation and kana; Chinese characters; full-width forms.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003fffd]"
+)
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,11 @@ def display_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
         starts.append(word.start)
         before: bool | None = None  # was the character before unspaced? None: there is none yet
         for part in _characters(pieces, word):
-            unspaced = bool(_UNSPACED.search(span_text(pieces, part)))
-            if before is not None and (unspaced or before):
+            text = span_text(pieces, part)
+            unspaced = bool(_UNSPACED.search(text))
+            if text and before is not None and (unspaced or before):
                 starts.append(part.start)
-            if span_text(pieces, part):
+            if text:
                 before = unspaced
     return _between(starts, len(pieces))
 

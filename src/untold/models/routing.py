@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["Routed", "mlp_scores", "route", "squash", "uniform"]
+__all__ = ["Routed", "mlp_scores", "route", "squash", "squash_gradient", "uniform"]
 
-_EPSILON = 1e-12
+_SHORTEST = 1e-6
 _TILE = 65_536  # values of one tile: measured, what stays in a core's cache
 
 
@@ -36,11 +36,38 @@ class Routed:
 
 
 def squash(s: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
-    """s |s| / (1 + |s|^2): keeps the direction, shorter than one; flat at zero."""
-    # Long vectors are scaled by a constant first, so that their squares stay finite.
-    size = s.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)
-    norm = size * ((s / size).square().sum(-1, keepdim=True) + _EPSILON / size.square()).sqrt()
-    return s / (norm + 1 / norm)
+    """s n / (1 + n^2), n = |s|: keeps the direction, shorter than one; flat at zero."""
+    return _Squash.apply(s)
+
+
+def squash_gradient(s: Float[Tensor, "*b c"], grad: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
+    """f (grad + (1/n - n) f (u . grad) u), with u = s/n and f = n / (1 + n^2)."""
+    norm = _length(s)
+    factor = 1 / (norm + 1 / norm)
+    unit = s / norm
+    along = (unit * grad).sum(-1, keepdim=True)
+    return torch.addcmul(grad, unit, along * (1 / norm - norm) * factor).mul_(factor)
+
+
+class _Squash(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, s: Tensor) -> Tensor:
+        ctx.save_for_backward(s)
+        norm = _length(s)
+        return s / (norm + 1 / norm)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return squash_gradient(ctx.saved_tensors[0], grads[0])
+
+
+def _length(s: Tensor) -> Tensor:
+    """Never zero, nor infinite if s is not, as sums of squares would be."""
+    norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
+    if s.device.type == "cpu" and bool(norm.isfinite().all()):
+        return norm.clamp_(min=_SHORTEST)
+    size = s.abs().amax(-1, keepdim=True).clamp(min=1.0)
+    return (torch.linalg.vector_norm(s / size, dim=-1, keepdim=True) * size).clamp(min=_SHORTEST)
 
 
 def uniform(

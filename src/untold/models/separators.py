@@ -44,7 +44,7 @@ class Separator(nn.Module, ABC):
     def votes(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b j i c"]:
         """Capsules before words, so that all products are batched ones."""
         flat = self.vote(states.clamp(-_LARGEST, _LARGEST))
-        return flat.unflatten(-1, (sum(self.counts), -1)).transpose(1, 2)
+        return flat.unflatten(-1, (sum(self.counts), -1)).transpose(1, 2).contiguous()
 
     @abstractmethod
     def cast(self, states: Float[Tensor, "b i d"], mask: Bool[Tensor, "b i"]) -> tuple[Tensor, ...]:

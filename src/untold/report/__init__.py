@@ -1,0 +1,1 @@
+"""Figures made visible: pictures, pages, the terminal."""

@@ -1,0 +1,73 @@
+"""Fonts for the texts of a picture: matplotlib's own, and others for what it cannot write."""
+
+import unicodedata
+from collections.abc import Iterable
+from contextlib import suppress
+
+from matplotlib import font_manager
+
+__all__ = ["display_width", "families_for"]
+
+_OWN = "DejaVu Sans"
+# Tried before all other installed fonts; matplotlib takes each glyph from the first that has it.
+_PREFERRED = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "Source Han Sans",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Heiti TC",
+    "Microsoft YaHei",
+    "SimHei",
+    "Arial Unicode MS",
+    "Unifont",
+)
+
+
+def families_for(texts: Iterable[str]) -> tuple[list[str], str]:
+    """The families to draw these texts with, and the characters that none of them has."""
+    missing = {c for text in texts for c in text if not c.isspace()}
+    missing = _without(missing, font_manager.findfont(_OWN))
+    families = [_OWN]
+    for name, path in _others().items() if missing else ():
+        rest = _without(missing, path)
+        if rest != missing:
+            families.append(name)
+            missing = rest
+        if not missing:
+            break
+    return families, "".join(sorted(missing))
+
+
+def display_width(text: str) -> int:
+    """In Latin letters: a Chinese character is twice as wide, a combining mark has no width."""
+    widths = {"W": 2, "F": 2}
+    return sum(
+        widths.get(unicodedata.east_asian_width(c), 1) for c in text if not unicodedata.combining(c)
+    )
+
+
+def _without(characters: set[str], path: str) -> set[str]:
+    """Those that the font has no glyph for."""
+    try:
+        known = font_manager.get_font(path).get_charmap()
+    except (OSError, RuntimeError):  # matplotlib cannot draw with it
+        return characters
+    return {character for character in characters if ord(character) not in known}
+
+
+def _others() -> dict[str, str]:
+    """A file of each other installed family, in the order to try them."""
+    manager = font_manager.fontManager
+    known = {entry.fname for entry in manager.ttflist}
+    for path in font_manager.findSystemFonts():
+        if path not in known:  # installed since matplotlib last looked
+            with suppress(OSError, RuntimeError):
+                manager.addfont(path)
+    found = {e.name: e.fname for e in manager.ttflist if e.style == "normal" and e.name != _OWN}
+    names = [*(name for name in _PREFERRED if name in found), *sorted(found)]
+    return {name: found[name] for name in names}

@@ -1,0 +1,197 @@
+"""Heat-maps of assignments, as in the paper: a panel for each target word, and one for the end.
+
+A panel shows the shares before its word is said. A source word that flips when that word is said
+has a dashed frame there, where it is still future, and a full one in the next panel, where it is
+past.
+"""
+
+import io
+import math
+import sys
+import textwrap
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
+
+from untold.analysis.explanation import CATEGORIES, Explanation
+from untold.report.fonts import display_width, families_for
+
+__all__ = ["draw_heatmaps", "heatmap_figure"]
+
+_COLOURS, _FRAME = "Blues", "#d62728"
+_DOTS = 160  # of a PNG, in an inch
+_STYLE = {"font.size": 9.0, "svg.hashsalt": "untold"}
+_METADATA = {"png": {"Software": None}, "svg": {"Date": None}}  # the same input, the same bytes
+# Inches:
+_ROW, _COLUMN, _LETTER = 0.24, 0.26, 0.082
+_MARGIN, _GAP, _TEXT, _TITLES, _CATEGORIES, _BAR = 0.2, 0.12, 0.22, 0.4, 0.85, 0.75
+_NARROWEST, _WIDEST = 5.0, 12.0  # of panels side by side; beyond, they go on below
+_CAPTION = (
+    "Each panel: before its word is said. Frames: a source word turns from FUTURE (dashed) "
+    "to PAST (full)."
+)
+
+
+def draw_heatmaps(explanations: Sequence[Explanation], kind: str) -> bytes:
+    """A picture (png or svg) with a block for each explanation, one below the other."""
+    families, missing = families_for(_texts(explanations))
+    if missing:
+        print(
+            f"untold: no font here has {missing[:20]}: boxes stand for them in the picture; "
+            "install one, such as Noto Sans CJK",
+            file=sys.stderr,
+        )
+    file = io.BytesIO()
+    with warnings.catch_warnings(), matplotlib.rc_context({**_STYLE, "font.family": families}):
+        warnings.filterwarnings("ignore", message="Glyph ")  # said above, once
+        figure = heatmap_figure(explanations)
+        figure.savefig(file, format=kind, dpi=_DOTS, metadata=_METADATA[kind])
+    return file.getvalue()
+
+
+def heatmap_figure(explanations: Sequence[Explanation]) -> Figure:
+    """An axes for each panel in the order of the target words, and last one for the colour bar."""
+    blocks = [_Block.of(explanation) for explanation in explanations]
+    width = max(block.width for block in blocks) + _BAR
+    height = sum(block.height for block in blocks) + 2 * _MARGIN
+    canvas = _Canvas(Figure(figsize=(width, height)))
+    canvas.text(_MARGIN, height - 1.5 * _MARGIN, _CAPTION, size=7.0)
+    top, images = _MARGIN, []
+    for explanation, block in zip(explanations, blocks, strict=True):
+        images += _draw_block(canvas, explanation, block, top)
+        top += block.height
+    first = blocks[0]
+    place = (first.width, _MARGIN + first.panels_top, 0.12, first.rows * _ROW)
+    bar = canvas.figure.colorbar(images[0], cax=canvas.axes(*place))
+    bar.outline.set_visible(False)
+    return canvas.figure
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The measures of one sentence."""
+
+    texts: tuple[str, ...]  # both texts, line by line
+    labels: float  # width of the longest source word
+    panel: float
+    across: int  # panels side by side
+    lines: int
+    rows: int
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> "_Block":
+        longest = max(map(display_width, explanation.steps))
+        panel = max(len(CATEGORIES) * _COLUMN, 1.1 * longest * _LETTER)  # bold is wider
+        panels, rows = len(explanation.shares), len(explanation.source.words)
+        lines = math.ceil(panels / max(1, int(_WIDEST / (panel + _GAP))))
+        across = math.ceil(panels / lines)
+        labels = max(map(display_width, explanation.source.words)) * _LETTER + _GAP
+        letters = int(max(_NARROWEST, labels + across * (panel + _GAP)) / (1.25 * _LETTER))
+        texts = _wrap(explanation.source.text, letters)
+        texts += _wrap(f"→ {explanation.target.text}", letters)
+        return cls(texts, labels, panel, across, lines, rows)
+
+    @property
+    def width(self) -> float:
+        panels = self.labels + self.across * (self.panel + _GAP)
+        return _MARGIN + max(_NARROWEST, panels)
+
+    @property
+    def panels_top(self) -> float:
+        """Where the first line of panels begins, under the texts and the titles."""
+        return len(self.texts) * _TEXT + _TITLES
+
+    @property
+    def line(self) -> float:
+        """From one line of panels to the next."""
+        return self.rows * _ROW + _CATEGORIES + _TITLES
+
+    @property
+    def height(self) -> float:
+        return self.panels_top + self.lines * self.line - _TITLES + _MARGIN
+
+
+@dataclass(frozen=True)
+class _Canvas:
+    """A figure whose places are given in inches from its upper left corner."""
+
+    figure: Figure
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        w, h = self.figure.get_size_inches()
+        return self.figure.add_axes((left / w, 1 - (top + height) / h, width / w, height / h))
+
+    def text(self, left: float, top: float, text: str, size: float) -> None:
+        w, h = self.figure.get_size_inches()
+        self.figure.text(
+            left / w, 1 - top / h, text, fontsize=size, verticalalignment="top", parse_math=False
+        )
+
+
+def _draw_block(
+    canvas: _Canvas, explanation: Explanation, block: _Block, top: float
+) -> list[AxesImage]:
+    for line, text in enumerate(block.texts):
+        canvas.text(_MARGIN, top + line * _TEXT, text, size=11.0)
+    images = []
+    for step, word in enumerate(explanation.steps):
+        line, place = divmod(step, block.across)
+        left = _MARGIN + block.labels + place * (block.panel + _GAP)
+        high = top + block.panels_top + line * block.line
+        axes = canvas.axes(left, high, block.panel, block.rows * _ROW)
+        images.append(_draw_panel(axes, explanation, step, labels=place == 0))
+        axes.set_title(word, parse_math=False, fontsize=9, pad=4, fontweight="bold")
+    return images
+
+
+def _draw_panel(axes: Axes, explanation: Explanation, step: int, *, labels: bool) -> AxesImage:
+    image = axes.imshow(
+        explanation.shares[step],
+        cmap=_COLOURS,
+        vmin=0.0,
+        vmax=1.0,
+        aspect="auto",
+        interpolation="nearest",
+    )
+    axes.set_xticks(range(len(CATEGORIES)), [name.upper() for name in CATEGORIES], rotation=90)
+    words = explanation.source.words
+    axes.set_yticks(range(len(words)), words if labels else [""] * len(words), parse_math=False)
+    axes.tick_params(length=0, labelsize=8)
+    axes.tick_params(axis="x", labelsize=6.5)
+    axes.spines[:].set_color("#b0b0b0")
+    for flip in explanation.flips:
+        if flip.target in (step, step - 1):
+            axes.add_patch(_frame(flip.source, before=flip.target == step))
+    return image
+
+
+def _frame(row: int, *, before: bool) -> Rectangle:
+    """Around all columns of a source word."""
+    return Rectangle(
+        (-0.5, row - 0.5),
+        len(CATEGORIES),
+        1,
+        fill=False,
+        edgecolor=_FRAME,
+        linewidth=1.6,
+        linestyle=(0, (2, 2)) if before else "solid",
+        clip_on=False,
+        zorder=2 if before else 3,
+    )
+
+
+def _wrap(text: str, letters: int) -> tuple[str, ...]:
+    """Lines of at most so many letters; between words, or anywhere in text without spaces."""
+    wide = display_width(text) / max(1, len(text))
+    return tuple(textwrap.wrap(text, max(1, int(letters / max(1.0, wide)))))
+
+
+def _texts(explanations: Sequence[Explanation]) -> list[str]:
+    sides = [side for each in explanations for side in (each.source, each.target)]
+    return ["→", *(text for side in sides for text in (side.text, *side.words))]

@@ -1,0 +1,53 @@
+"""Explanations in the terminal, a line for each target word; signs say what colours say."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from untold.analysis.explanation import Explanation
+
+__all__ = ["print_explanations"]
+
+# Of past, future, redundant:
+_SIGNS = ("✓", "○", "–")
+_NAMES = ("told (PAST)", "untold (FUTURE)", "neither (REDUNDANT)")
+_STYLES = ("blue", "bold yellow", "italic bright_black")
+_JUST_TOLD, _FLIPPED = "»", "bold reverse blue"
+
+
+def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
+    """For each: both texts, and how the source stood before each target word and the end."""
+    console = console or Console(highlight=False)
+    console.print(_legend())
+    for explanation in explanations:
+        console.print()
+        console.print(Text(explanation.source.text, style="bold"))
+        console.print(Text(f"→ {explanation.target.text}  ({explanation.score:.3f})"))
+        console.print(_table(explanation))
+
+
+def _legend() -> Text:
+    signs = zip(_SIGNS, _NAMES, _STYLES, strict=True)
+    entries = [Text(f"{sign} {name}", style) for sign, name, style in signs]
+    return Text("   ").join([*entries, Text(f"{_JUST_TOLD} just told", _FLIPPED)])
+
+
+def _table(explanation: Explanation) -> Table:
+    table = Table("before", "the source stands so", box=None, pad_edge=False, header_style="dim")
+    for step, word in enumerate(explanation.steps):
+        table.add_row(Text(word), _line(explanation, step))
+    return table
+
+
+def _line(explanation: Explanation, step: int) -> Text:
+    flipped = {flip.source for flip in explanation.flips if flip.target == step - 1}
+    largest = explanation.shares[step].argmax(axis=-1)
+    words = []
+    for place, (word, category) in enumerate(zip(explanation.source.words, largest, strict=True)):
+        if place in flipped:
+            words.append(Text(f"{_JUST_TOLD}{word}", _FLIPPED))
+        else:
+            words.append(Text(f"{_SIGNS[category]}{word}", _STYLES[category]))
+    return Text(" ").join(words)
