@@ -151,30 +151,17 @@ def evaluate(
     With alignments or overlap nothing is translated: the references are read word by word, and what
     the model takes for said and for untold is compared with the truth.
     """
-    from untold.analysis.scores import corpus_scores
-
     translator = _load([model], settings)
-    sources, references = _parallel(source, reference)
+    texts = _parallel(source, reference)
     if alignments is not None:
-        _print_separation(translator, (sources, references), alignments, as_json)
-        return
-    if overlap:
-        _print_overlap(translator, (sources, references), as_json)
-        return
-    hypotheses = [each.text for each in translator.translate(sources)]
-    if out is not None:
-        out.write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
-    scores = corpus_scores(
-        hypotheses,
-        references,
-        [name.strip() for name in metrics.split(",")],
-        tokenize=tokenize or translator.data.bleu_tokenize,
-        lowercase=lowercase,
-    )
-    if as_json:
-        print(json.dumps([vars(each) for each in scores]))
-    for each in () if as_json else scores:
-        print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")
+        _print_separation(translator, texts, alignments, as_json)
+    elif overlap:
+        _print_overlap(translator, texts, as_json)
+    else:
+        tokenize = tokenize or translator.data.bleu_tokenize
+        options = {"tokenize": tokenize, "lowercase": lowercase}
+        names = [name.strip() for name in metrics.split(",")]
+        _print_scores(_translated(translator, texts[0], out), texts[1], names, options, as_json)
 
 
 @app.command()
@@ -285,6 +272,29 @@ def _parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
             "line by line they must belong together"
         )
     return sides
+
+
+def _translated(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
+    hypotheses = [each.text for each in translator.translate(sources)]
+    if out is not None:
+        out.write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+    return hypotheses
+
+
+def _print_scores(
+    hypotheses: list[str],
+    references: list[str],
+    names: list[str],
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from untold.analysis.scores import corpus_scores
+
+    scores = corpus_scores(hypotheses, references, names, **options)
+    if as_json:
+        print(json.dumps([vars(each) for each in scores]))
+    for each in () if as_json else scores:
+        print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")
 
 
 def _print_separation(

@@ -221,6 +221,7 @@ class TrainConfig(_Section):
     counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0
+    separator_rate: Annotated[float, Field(gt=0.0)] = 1.0
     freeze_backbone: bool = False
     log_every: Count = 50
     validate_every: Count = 1000

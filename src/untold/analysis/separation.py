@@ -114,13 +114,11 @@ def flip_steps(shares: Float[np.ndarray, "t1 i 3"]) -> Int[np.ndarray, " i"]:
     return np.argmax(after - before, axis=0)
 
 
-def omission_auc(
-    traces: Sequence[PairTrace], omitted: Sequence[Bool[np.ndarray, " i"]]
-) -> float | None:
+def omission_auc(traces: Sequence[PairTrace], omitted: Sequence[np.ndarray]) -> float | None:
     """AUC of F at the last step: words whose translation was left out against the others.
 
-    The traces are of targets with a phrase deleted, `omitted` of the words of their sources; words
-    without a link are not counted.
+    The traces are of targets with a phrase deleted; `omitted` flags the words of their sources.
+    Words without a link are not counted.
     """
     scores, labels = [], []
     for trace, missing in zip(traces, omitted, strict=True):

@@ -56,8 +56,13 @@ def make_optimizer(trained: TrainedModel) -> torch.optim.Optimizer:
     """Adam, or AdamW where weights decay; fused, which is the fast form on every device."""
     config = trained.config.train
     kind = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
+    groups: dict[float, list[torch.nn.Parameter]] = {}
+    for name, parameter in trained.model.named_parameters():
+        if parameter.requires_grad:
+            factor = config.separator_rate if name.startswith("past_future.") else 1.0
+            groups.setdefault(factor, []).append(parameter)
     return kind(
-        [p for p in trained.model.parameters() if p.requires_grad],
+        [{"params": parameters, "factor": factor} for factor, parameters in groups.items()],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,
@@ -159,7 +164,8 @@ class Trainer:
         norm = self._clip()
         if math.isfinite(norm):
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.config, progress.step, progress.reductions)
+                rate = learning_rate(self.config, progress.step, progress.reductions)
+                group["lr"] = rate * group["factor"]
             self.optimizer.step()
         return Update(norm, int(tokens), sums, stop > 0, tuple(suspects))
 
