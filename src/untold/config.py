@@ -124,7 +124,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
-    "paper": {"agreement": "mlp", "capsule_scale": False, "fusion": "ffn"},
+    "paper": {"agreement": "mlp", "coverage": False, "capsule_scale": False, "fusion": "ffn"},
 }
 
 
@@ -147,6 +147,7 @@ class SeparatorConfig(_Section):
     d_capsule: Count | None = None  # of one capsule; None: half of d_model
     num_iterations: Count = 3
     agreement: Literal["dot", "mlp"] = "dot"
+    coverage: bool = True
     capsule_scale: bool = True
     fusion: Literal["ffn", "linear"] = "linear"
     backbone_gradient: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0

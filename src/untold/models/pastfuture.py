@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from untold.config import ModelConfig
 from untold.models.backbone import Source
+from untold.models.coverage import Coverage
 from untold.models.layers import FeedForward
 from untold.models.routing import Routed
 from untold.models.separators import SEPARATORS
@@ -30,6 +31,7 @@ class Separated:
     past: Float[Tensor, "b t p"]  # the capsules of the category, scaled, one after the other
     future: Float[Tensor, "b t f"]
     shares: Float[Tensor, "b t i g"]  # of each word: past, future, redundant; zero on padding
+    covered: Float[Tensor, "b t i"] | None = None  # after the position: see coverage.py
 
 
 class PastFuture(nn.Module):
@@ -42,6 +44,9 @@ class PastFuture(nn.Module):
         self.counts = settings.counts
         self.backbone_gradient = settings.backbone_gradient
         self.separator = SEPARATORS[settings.kind](settings, d_model, d_capsule)
+        self.coverage = None
+        if settings.kind == "gdr" and settings.coverage and settings.num_iterations > 1:
+            self.coverage = Coverage(d_model, d_capsule, self.counts)
         self.scale = None
         if settings.capsule_scale:
             # Squashed capsules are shorter than one: too short for heads over a vocabulary.
@@ -63,19 +68,36 @@ class PastFuture(nn.Module):
     def cast(self, source: Source) -> Source:
         """The source with its votes."""
         states = self.damp(source.states)
-        return replace(source, votes=self.separator.cast(states, source.mask))
+        votes = self.separator.cast(states, source.mask)
+        if self.coverage is not None:
+            votes = (*votes, *self.coverage.cast(states))
+        return replace(source, votes=votes)
 
-    def separate(self, source: Source, states: Float[Tensor, "b t d"]) -> Separated:
-        """Tell the words of a source with votes apart, as seen from decoder states."""
-        guide = self.damp(states)
-        routed = self.separator(source.votes, source.mask, guide)
+    def separate(
+        self,
+        source: Source,
+        states: Float[Tensor, "b t d"],
+        covered: Float[Tensor, "b t i"] | None = None,
+    ) -> Separated:
+        """Tell the words of a source with votes apart, as seen from decoder states.
+
+        `covered`: what each of the states has behind it, if they are one step of several beams;
+        without it they are a whole target, each of them after the other.
+        """
+        guide, votes, prior = self.damp(states), source.votes, None
+        if self.coverage is not None:
+            *votes, keys, words = votes
+            focus = self.coverage.focus(keys, source.mask, guide)
+            before = focus.cumsum(1) - focus if covered is None else covered
+            prior, covered = self.coverage.prior(words, before), before + focus
+        routed = self.separator(tuple(votes), source.mask, guide, prior)
         past, future, _ = routed.capsules.split(self.counts, dim=2)
         if self.scale is not None:
             past = past * self.scale[: self.counts[0], None]
             future = future * self.scale[self.counts[0] :, None]
         parts = routed.assignments.split(self.counts, dim=-1)
         shares = torch.stack([part.sum(-1) for part in parts], dim=-1)
-        return Separated(routed, past.flatten(2), future.flatten(2), shares)
+        return Separated(routed, past.flatten(2), future.flatten(2), shares, covered)
 
     def fuse(self, states: Float[Tensor, "b t d"], separated: Separated) -> Float[Tensor, "b t d"]:
         """o, the holistic context: what the output layer reads."""

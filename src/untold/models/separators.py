@@ -56,8 +56,12 @@ class Separator(nn.Module, ABC):
         votes: tuple[Tensor, ...],
         mask: Bool[Tensor, "b i"],
         guide: Float[Tensor, "b t d"],
+        prior: Float[Tensor, "b j t i"] | None = None,
     ) -> Routed:
-        """What each target position makes of the source words; positions do not see each other."""
+        """What each target position makes of the source words; positions do not see each other.
+
+        `prior`: logits that a routing starts from.
+        """
 
 
 class GuidedRouting(Separator):
@@ -87,6 +91,7 @@ class GuidedRouting(Separator):
         votes: tuple[Tensor, ...],
         mask: Bool[Tensor, "b i"],
         guide: Float[Tensor, "b t d"],
+        prior: Float[Tensor, "b j t i"] | None = None,
     ) -> Routed:
         """Assignments sum to one over the capsules."""
         agreement = self.agreement
@@ -97,7 +102,8 @@ class GuidedRouting(Separator):
 
         def agree(capsules: Tensor | None) -> Tensor:
             mapped = first if capsules is None else agreement.capsule(capsules)
-            return agreement.scores(keys[0] if keys else cast, mapped + seen)
+            scores = agreement.scores(keys[0] if keys else cast, mapped + seen)
+            return scores if capsules is not None or prior is None else scores + prior
 
         return route(cast, mask, self.rounds, agree)
 
@@ -179,6 +185,7 @@ class ClassifierSeparator(Separator):
         votes: tuple[Tensor, ...],
         mask: Bool[Tensor, "b i"],
         guide: Float[Tensor, "b t d"],
+        prior: Float[Tensor, "b j t i"] | None = None,  # noqa: ARG002
     ) -> Routed:
         """Assignments sum to one over the capsules; those of a category share its weight evenly."""
         cast, keys = votes
@@ -210,6 +217,7 @@ class AttentionSeparator(Separator):
         votes: tuple[Tensor, ...],
         mask: Bool[Tensor, "b i"],
         guide: Float[Tensor, "b t d"],
+        prior: Float[Tensor, "b j t i"] | None = None,  # noqa: ARG002
     ) -> Routed:
         """Assignments sum to one over the words and the capsules of each category."""
         cast, keys = votes

@@ -10,7 +10,7 @@ from untold.errors import UntoldError
 from untold.models.backbone import Backbone, DecoderState, Source
 from untold.models.pastfuture import PastFuture, Separated
 
-__all__ = ["Outputs", "Seq2Seq", "Step"]
+__all__ = ["CoveringState", "Outputs", "Seq2Seq", "Step"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,18 @@ class Step:
     state: DecoderState
     attention: Float[Tensor, "b n i"] | None = None
     assignments: Float[Tensor, "b n i g"] | None = None  # shares of past, future, redundant
+
+
+@dataclass(frozen=True)
+class CoveringState:
+    """The memory of a backbone, and what each hypothesis has covered of its source."""
+
+    backbone: DecoderState
+    covered: Float[Tensor, "r i"]
+
+    def select(self, rows: Int[Tensor, " s"]) -> "CoveringState":
+        """The memory of the hypotheses at `rows`."""
+        return CoveringState(self.backbone.select(rows), self.covered.index_select(0, rows))
 
 
 class Seq2Seq(nn.Module):
@@ -96,7 +108,11 @@ class Seq2Seq(nn.Module):
 
     def start(self, source: Source, beams: int) -> DecoderState:
         """The memory of `beams` empty hypotheses for each sentence."""
-        return self.backbone.start(source, beams)
+        state = self.backbone.start(source, beams)
+        if self.past_future is None or self.past_future.coverage is None:
+            return state
+        b, i = source.mask.shape
+        return CoveringState(state, source.states.new_zeros(b * beams, i))
 
     def step(
         self,
@@ -107,9 +123,14 @@ class Seq2Seq(nn.Module):
         attention: bool = False,
     ) -> Step:
         """Scores of every hypothesis's next token after reading `last`."""
+        covered = None
+        if isinstance(state, CoveringState):
+            covered, state = state.covered.view(*last.shape, -1), state.backbone
         decoded, state = self.backbone.step(source, last, state, attention=attention)
         if self.past_future is None:
             return Step(self.logits(decoded.states), state, decoded.attention)
-        separated = self.past_future.separate(source, decoded.states)
+        separated = self.past_future.separate(source, decoded.states, covered)
+        if separated.covered is not None:
+            state = CoveringState(state, separated.covered.flatten(0, 1))
         holistic = self.past_future.fuse(decoded.states, separated)
         return Step(self.logits(holistic), state, decoded.attention, separated.shares)
