@@ -218,7 +218,6 @@ class TrainConfig(_Section):
     bow_reduction: Literal["sum", "mean"] = "sum"
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     bca_weight: Weight = 0.0
-    redundant_weight: Weight = 0.0
     counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0
@@ -246,6 +245,10 @@ class TrainConfig(_Section):
             raise ValueError(
                 'with freeze_backbone no translation changes: set best_by = "loss", which is then '
                 "that of the auxiliary losses"
+            )
+        if self.freeze_backbone and not (self.bow_weight or self.bca_weight):
+            raise ValueError(
+                "freeze_backbone leaves bow_weight and bca_weight to learn from: set one"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""What every backbone must do. A new one joins by its entry in BACKBONES.
+"""What every backbone must do, with every separator. A new one joins by its entry in BACKBONES.
 
 Axes: 3 sentences, 5 source positions, 7 target positions, 2 beams, 11 heads, 13 and 17 words.
 """
@@ -8,26 +8,38 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toys import fill, toy_batch, toy_config, toy_model, toy_tokenizers, words, write_corpus
-from untold.config import DecodeConfig
+from toys import (
+    SEPARATORS,
+    fill,
+    separator,
+    toy_batch,
+    toy_config,
+    toy_model,
+    toy_tokenizers,
+    words,
+    write_corpus,
+)
+from untold.config import DecodeConfig, TrainConfig
 from untold.corpus.batches import collate
 from untold.corpus.vocabulary import BOS, EOS, PAD
-from untold.decoding import Sentences, score_pairs, search
+from untold.decoding import Sentences, Show, score_pairs, search
 from untold.models.build import BACKBONES, build_model
 from untold.models.files import TrainedModel, load_model, save_model
+from untold.training.objective import objective
 
 B, S, T, N, TARGET, SOURCE = 3, 5, 7, 2, 13, 17
 VARIANTS = {
     "one vocabulary": {"vocabularies": (TARGET, TARGET), "shared": True},
     "two, untied": {"vocabularies": (SOURCE, TARGET), "shared": False, "tie_embeddings": False},
 }
-CASES = [(backbone, variant) for backbone in BACKBONES for variant in VARIANTS]
+KINDS = {"one vocabulary": ["none", *SEPARATORS], "two, untied": ["none", "gdr-dot"]}
+CASES = [(backbone, v, kind) for backbone in BACKBONES for v in VARIANTS for kind in KINDS[v]]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}, {case[1]}")
+@pytest.fixture(params=CASES, ids=", ".join)
 def model(request):
-    backbone, variant = request.param
-    return toy_model(backbone=backbone, **VARIANTS[variant])
+    backbone, variant, kind = request.param
+    return toy_model(backbone=backbone, separator=separator(kind), **VARIANTS[variant])
 
 
 @pytest.fixture
@@ -55,47 +67,79 @@ def close(one, other, tolerance=1e-5):
     torch.testing.assert_close(one, other, rtol=0, atol=tolerance)
 
 
+def alike(name, one, other):
+    """Closely in what the backbone gives; what is made of it magnifies the rounding of states."""
+    close(one, other, 1e-5 if name in ("states", "attention") else 1e-4)
+
+
 def decode(model, source_ids, mask, prefix):
-    return model.backbone.decode(model.encode(source_ids, mask), prefix, attention=True)
+    return model.decode(model.encode(source_ids, mask), prefix, attention=True)
+
+
+def seen(model, outputs):
+    """All that a forward pass tells, (b, t, ...); weights over the source have it on axis 2."""
+    values = {"states": outputs.states, "logits": model.logits(outputs.holistic)}
+    values["attention"] = outputs.attention
+    if model.past_future is not None:
+        values["assignments"] = outputs.assignments
+        values["capsules"] = outputs.separated.routed.capsules
+    return values
+
+
+def step(model, source, last, state):
+    """All that a step tells, (b, n, ...), and the memory after it."""
+    taken = model.step(source, last, state, attention=True)
+    decoded, _ = model.backbone.step(source, last, state, attention=True)
+    values = {"states": decoded.states, "logits": taken.logits, "attention": taken.attention}
+    if model.past_future is not None:
+        values["assignments"] = taken.assignments
+    assert torch.equal(decoded.attention, taken.attention)
+    return values, taken.state
 
 
 def walk(model, source, rows):
-    """The prefixes (b, n, t) read token by token: states and weights (b, n, t, ...), and memory."""
+    """The prefixes (b, n, t) read token by token: all that was told (b, n, t, ...), and memory."""
     state, steps = model.start(source, rows.shape[1]), []
     for last in rows.unbind(2):
-        decoded, state = model.backbone.step(source, last, state, attention=True)
-        steps.append(decoded)
-    states = torch.stack([step.states for step in steps], 2)
-    return states, torch.stack([step.attention for step in steps], 2), state
+        told, state = step(model, source, last, state)
+        steps.append(told)
+    return {name: torch.stack([told[name] for told in steps], 2) for name in steps[0]}, state
 
 
 def test_no_position_sees_what_follows_it(model, source_ids, mask, prefix):
-    states = decode(model, source_ids, mask, prefix).states
+    outputs = decode(model, source_ids, mask, prefix)
     changed = prefix.clone()
     changed[:, 4:] = (prefix[:, 4:] - 4 + 1) % (TARGET - 4) + 4
-    others = decode(model, source_ids, mask, changed).states
-    close(others[:, :4], states[:, :4], 1e-6)
-    assert (others[:, 4:] - states[:, 4:]).abs().amax(2).min() > 1e-3  # and each sees itself
+    others = decode(model, source_ids, mask, changed)
+    for name, value in seen(model, others).items():
+        alike(name, value[:, :4], seen(model, outputs)[name][:, :4])
+        assert (value[:, 4:] - seen(model, outputs)[name][:, 4:]).abs().max() > 1e-3, name
+    states = outputs.states
+    close(others.states[:, :4], states[:, :4], 1e-6)
+    assert (others.states[:, 4:] - states[:, 4:]).abs().amax(2).min() > 1e-3  # each sees itself
 
 
 def test_source_padding_changes_nothing_whatever_it_holds(model, source_ids, mask, prefix):
     wider = torch.cat([source_ids, words(B, 6, start=99)], dim=1)
     longer = torch.cat([mask, torch.zeros(B, 6, dtype=torch.bool)], dim=1)
-    clean = decode(model, source_ids.masked_fill(~mask, PAD), mask, prefix)
-    dirty = decode(model, wider, longer, prefix)
-    close(dirty.states, clean.states)
-    close(dirty.attention[..., :S], clean.attention)
+    clean = seen(model, decode(model, source_ids.masked_fill(~mask, PAD), mask, prefix))
+    dirty = seen(model, decode(model, wider, longer, prefix))
+    for name, value in dirty.items():
+        over_source = name in ("attention", "assignments")
+        alike(name, value[:, :, :S] if over_source else value, clean[name])
     read, padded = model.encode(source_ids, mask).states, model.encode(wider, longer).states
     close(padded[:, :S][mask], read[mask])
 
 
 def test_a_batch_gives_what_its_sentences_give_alone(model, source_ids, mask, prefix):
-    together = decode(model, source_ids, mask, prefix)
+    together = seen(model, decode(model, source_ids, mask, prefix))
     for row, (real, length) in enumerate(zip((5, 2, 4), (7, 3, 5), strict=True)):
         ids, all_real = source_ids[row : row + 1, :real], torch.ones(1, real, dtype=torch.bool)
-        alone = decode(model, ids, all_real, prefix[row : row + 1, :length])
-        close(together.states[row, :length], alone.states[0])
-        close(together.attention[row, :length, :real], alone.attention[0])
+        alone = seen(model, decode(model, ids, all_real, prefix[row : row + 1, :length]))
+        for name, value in together.items():
+            over_source = name in ("attention", "assignments")
+            own = value[row, :length, :real] if over_source else value[row, :length]
+            alike(name, own, alone[name][0])
 
 
 def test_the_source_matters(model, source_ids, mask, prefix):
@@ -106,58 +150,55 @@ def test_the_source_matters(model, source_ids, mask, prefix):
 
 
 def test_step_by_step_is_all_at_once(model, source_ids, mask, prefix):
-    decoded = decode(model, source_ids, mask, prefix)
-    states, weights, _ = walk(model, model.encode(source_ids, mask), prefix[:, None])
-    close(states[:, 0], decoded.states)
-    close(weights[:, 0], decoded.attention)
+    expected = seen(model, decode(model, source_ids, mask, prefix))
+    told, _ = walk(model, model.encode(source_ids, mask), prefix[:, None])
+    for name, value in told.items():
+        alike(name, value[:, 0], expected[name])
 
 
 def test_beams_are_queries_over_one_source(model, source_ids, mask, prefix):
     rows = torch.stack([prefix, words(B, T, start=77)], dim=1)
-    states, weights, _ = walk(model, model.encode(source_ids, mask), rows)
+    told, _ = walk(model, model.encode(source_ids, mask), rows)
     for beam in range(N):
-        decoded = decode(model, source_ids, mask, rows[:, beam])
-        close(states[:, beam], decoded.states)
-        close(weights[:, beam], decoded.attention)
+        expected = seen(model, decode(model, source_ids, mask, rows[:, beam]))
+        for name, value in told.items():
+            alike(name, value[:, beam], expected[name])
 
 
 def test_select_reorders_repeats_and_drops_hypotheses(model, source_ids, mask, prefix):
     rows = torch.stack([prefix, words(B, T, start=77)], dim=1)
     source = model.encode(source_ids, mask)
-    *_, state = walk(model, source, rows[:, :, :4])
+    _, state = walk(model, source, rows[:, :, :4])
     # Sentence 1 is done; sentences 2 and 0 go on with beams (1, 1, 0) and (0, 1, 0) of theirs.
     sentences, chosen = torch.tensor([2, 0]), torch.tensor([5, 5, 4, 0, 1, 0])
     last = words(2, 3, start=11)
-    decoded, _ = model.backbone.step(
-        source.select(sentences), last, state.select(chosen), attention=True
-    )
+    told, _ = step(model, source.select(sentences), last, state.select(chosen))
     whole = torch.cat([rows[:, :, :4].flatten(0, 1)[chosen], last.view(-1, 1)], dim=1)
     owners = sentences.repeat_interleave(3)
-    expected = decode(model, source_ids[owners], mask[owners], whole)
-    close(decoded.states.flatten(0, 1), expected.states[:, -1])
-    close(decoded.attention.flatten(0, 1), expected.attention[:, -1])
+    expected = seen(model, decode(model, source_ids[owners], mask[owners], whole))
+    for name, value in told.items():
+        alike(name, value.flatten(0, 1), expected[name][:, -1])
 
 
 def test_selected_sources_decode_like_their_own(model, source_ids, mask, prefix):
     rows = torch.tensor([2, 0, 2, 1])
     selected = model.encode(source_ids, mask).select(rows)
-    expected = decode(model, source_ids[rows], mask[rows], prefix[rows])
-    decoded = model.backbone.decode(selected, prefix[rows], attention=True)
-    close(decoded.states, expected.states)
-    close(decoded.attention, expected.attention)
+    expected = seen(model, decode(model, source_ids[rows], mask[rows], prefix[rows]))
+    for name, value in seen(model, model.decode(selected, prefix[rows], attention=True)).items():
+        alike(name, value, expected[name])
     assert torch.equal(selected.mask, mask[rows])
 
 
 def test_memory_is_a_value(model, source_ids, mask, prefix):
     """Two steps from one state do not see each other, nor does anything in between matter."""
     source = model.encode(source_ids, mask)
-    *_, state = walk(model, source, prefix[:, None, :3])
-    once, _ = model.backbone.step(source, prefix[:, 3:4], state)
-    model.backbone.step(source, prefix[:, 4:5], state)
+    _, state = walk(model, source, prefix[:, None, :3])
+    once, _ = step(model, source, prefix[:, 3:4], state)
+    step(model, source, prefix[:, 4:5], state)
     decode(model, source_ids.flip(0), mask, prefix)
-    again, _ = model.backbone.step(source, prefix[:, 3:4], state)
-    assert torch.equal(once.states, again.states)
-    assert again.attention is None  # not asked for
+    again, _ = step(model, source, prefix[:, 3:4], state)
+    assert all(torch.equal(once[name], again[name]) for name in once)
+    assert model.step(source, prefix[:, 3:4], state).attention is None  # not asked for
 
 
 def test_attention_sums_to_one_over_the_real_source(model, source_ids, mask, prefix):
@@ -166,13 +207,31 @@ def test_attention_sums_to_one_over_the_real_source(model, source_ids, mask, pre
     assert weights.min() >= 0
     assert weights.masked_fill(mask[:, None], 0).max() == 0
     close(weights.sum(2), torch.ones(B, T))
-    assert model.backbone.decode(model.encode(source_ids, mask), prefix).attention is None
+    assert model.decode(model.encode(source_ids, mask), prefix).attention is None
+
+
+def test_assignments_are_shares_of_the_real_words(model, source_ids, mask, prefix):
+    """Of each word one in all; with attention of each category, and nothing redundant."""
+    shares = decode(model, source_ids, mask, prefix).assignments
+    if model.past_future is None:
+        assert shares is None
+        return
+    assert shares.shape == (B, T, S, 3)
+    assert shares.min() >= 0
+    real = mask[:, None].expand(B, T, S)
+    assert bool((shares[~real] == 0).all())
+    if model.past_future.counts[2]:
+        close(shares[real].sum(-1), torch.ones(int(real.sum())))
+    else:
+        close(shares.sum(2), torch.tensor([1.0, 1.0, 0.0]).expand(B, T, 3))
 
 
 def test_asking_for_attention_changes_no_state(model, source_ids, mask, prefix):
     source = model.encode(source_ids, mask)
-    explained = model.backbone.decode(source, prefix, attention=True).states
-    close(explained, model.backbone.decode(source, prefix).states)
+    explained = seen(model, model.decode(source, prefix, attention=True))
+    for name, value in seen(model, model.decode(source, prefix)).items():
+        if name != "attention":
+            alike(name, explained[name], value)
 
 
 def test_every_parameter_gets_a_gradient(model):
@@ -180,7 +239,18 @@ def test_every_parameter_gets_a_gradient(model):
     outputs = model(batch.source, batch.source_mask, batch.prefix)
     logits = model.logits(outputs.holistic[batch.target_mask])
     torch.nn.functional.cross_entropy(logits, batch.labels[batch.target_mask]).backward()
+    check_gradients(model, without="past_future.heads.")
+    model.zero_grad()
+    config = {"bow_weight": 0.5, "bca_weight": 0.5, "counterfactual": 1.0}
+    objective(model, batch, TrainConfig.model_validate(config), 1).total.backward()
+    check_gradients(model)
+
+
+def check_gradients(model, without="no such"):
     for name, parameter in model.named_parameters():
+        if name.startswith(without):
+            assert parameter.grad is None, f"{name} is for the auxiliary losses alone"
+            continue
         assert parameter.grad is not None, name
         assert bool(torch.isfinite(parameter.grad).all()), name
         assert parameter.grad.abs().max() > 0, name
@@ -190,12 +260,13 @@ def test_padding_changes_no_gradient(model, source_ids, mask, prefix):
     gradients = []
     for padding in (6, 9):
         model.zero_grad()
-        states = model(source_ids.masked_fill(~mask, padding), mask, prefix).states
-        states.square().sum().backward()
+        outputs = model(source_ids.masked_fill(~mask, padding), mask, prefix)
+        told = seen(model, outputs)
+        sum(told[name].square().sum() for name in told if name != "attention").backward()
         gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
     assert len(gradients[0]) == len(gradients[1]) > 1
     for one, other in zip(*gradients, strict=True):
-        close(one, other, 1e-4)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_evaluation_draws_no_random_numbers_and_training_does(model, source_ids, mask, prefix):
@@ -212,10 +283,13 @@ def test_evaluation_draws_no_random_numbers_and_training_does(model, source_ids,
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("joint", [True, False])
-def test_a_saved_model_is_the_same_to_the_last_bit(backbone, joint, tmp_path):
+@pytest.mark.parametrize(
+    ("joint", "kind"), [(False, "none"), *((True, kind) for kind in ("none", *SEPARATORS))]
+)
+def test_a_saved_model_is_the_same_to_the_last_bit(backbone, joint, kind, tmp_path):
     root = write_corpus(tmp_path / "corpus")
-    config = toy_config(root, model={"backbone": backbone}, tokenizer={"joint": joint})
+    settings = {"backbone": backbone, "separator": separator(kind)}
+    config = toy_config(root, model=settings, tokenizer={"joint": joint})
     tokenizers = toy_tokenizers(root, config)
     sizes = (len(tokenizers.source), len(tokenizers.target))
     model = fill(build_model(config.model, sizes, shared=joint)).eval()
@@ -225,12 +299,15 @@ def test_a_saved_model_is_the_same_to_the_last_bit(backbone, joint, tmp_path):
     assert loaded.tokenizers.joint == joint
     assert not loaded.model.training
     batch = toy_batch([(4, 6), (1, 2)], size=30)
-    logits = [
-        m.logits(m(batch.source, batch.source_mask, batch.prefix).holistic)
+    before, after = (
+        seen(m, m(batch.source, batch.source_mask, batch.prefix, attention=True))
         for m in (model, loaded.model)
-    ]
-    assert torch.equal(logits[0], logits[1])
-    assert logits[0].numpy().tobytes() == logits[1].numpy().tobytes()
+    )
+    for name, value in before.items():
+        assert torch.equal(value, after[name])
+        assert value.contiguous().numpy().tobytes() == after[name].contiguous().numpy().tobytes()
+    heads = dict(model.named_parameters())  # also what no translation shows
+    assert all(torch.equal(heads[name], p) for name, p in loaded.model.named_parameters())
 
 
 def test_a_beam_of_one_is_greedy_search(model, source_ids, mask):
@@ -250,13 +327,27 @@ def test_a_beam_of_one_is_greedy_search(model, source_ids, mask):
 
 def test_a_beam_s_scores_are_those_of_rescoring(model, source_ids, mask):
     config = DecodeConfig(beam=3, nbest=3, max_length=8, length_penalty=0.7)
-    for row, hypotheses in enumerate(search(model, Sentences(source_ids, mask), config)):
+    found_all = search(model, Sentences(source_ids, mask), config, Show(True, True))
+    for row, hypotheses in enumerate(found_all):
         assert len(hypotheses) == 3
         source, real = source_ids[row : row + 1, mask[row]], int(mask[row].sum())
         batch = collate([((), hypothesis.tokens) for hypothesis in hypotheses], range(3))
         batch = replace(  # the source as the search had it: no EOS at its end
             batch, source=source.expand(3, -1), source_mask=torch.ones(3, real, dtype=torch.bool)
         )
-        for found, scored in zip(hypotheses, score_pairs(model, batch, 0.7), strict=True):
+        rescored = score_pairs(model, batch, 0.7, attention=True)
+        for found, scored in zip(hypotheses, rescored, strict=True):
             assert found.score == pytest.approx(scored.score, abs=1e-4)
             assert found.log_probability == pytest.approx(scored.log_probability, abs=1e-4)
+            alike("attention", found.attention, scored.attention)
+            if model.past_future is None:
+                assert found.assignments is None and scored.assignments is None
+                continue
+            assert found.assignments.shape == (len(found.tokens) + 1, real, 3)
+            alike("assignments", found.assignments, scored.assignments)
+
+
+def test_what_is_not_asked_for_is_not_shown(model, source_ids, mask):
+    config = DecodeConfig(beam=2, max_length=4)
+    ((hypothesis, *_), *_) = search(model, Sentences(source_ids, mask), config)
+    assert hypothesis.attention is None and hypothesis.assignments is None

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,9 @@ from hypothesis import strategies as st
 
 from untold.config import (
     PRESETS,
+    SEPARATOR_PRESETS,
     Config,
+    SeparatorConfig,
     load_config,
     override,
     parse_config,
@@ -43,6 +46,11 @@ def test_every_problem_is_named_with_its_value() -> None:
         ({"decode": {"beam": 2, "nbest": 5}}, "nbest 5 needs a beam"),
         ({"tokenizer": {"kind": "word", "dropout": 0.1}}, "word has none: set it to 0"),
         ({"train": {"validate_bleu": False}}, "set best_by"),
+        ({"train": {"freeze_backbone": True}}, 'no translation changes: set best_by = "loss"'),
+        ({"train": {"bow_share": 0.0}}, "train.bow_share = 0.0"),
+        ({"train": {"counterfactual": 1.1}}, "train.counterfactual = 1.1"),
+        ({"model": {"separator": {"past": 0}}}, "model.separator.past = 0"),
+        ({"model": {"separator": {"kind": "pdr"}}}, 'model.separator.kind = "pdr"'),
         ({"data": {"train": {"source": "a"}}}, "both source and target"),
         ({"data": {"train": {"source": "a", "target": "b", "path": "c"}}}, "exactly one of"),
     ],
@@ -121,3 +129,52 @@ def test_any_other_section_name_is_refused_in_one_line(name: str) -> None:
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").glob("*.toml")))
 def test_every_shipped_configuration_is_valid(path: Path) -> None:
     assert load_config(path).data.train
+
+
+def separator(**settings: object) -> SeparatorConfig:
+    return parse_config({"model": {"separator": settings}}).model.separator
+
+
+def test_the_paper_s_separator_is_a_preset_and_what_is_written_out_wins() -> None:
+    paper = separator(kind="gdr", preset="paper")
+    assert (paper.agreement, paper.capsule_scale, paper.fusion) == ("mlp", False, "ffn")
+    assert paper.num_iterations == SeparatorConfig().num_iterations
+    changed = separator(kind="gdr", preset="paper", agreement="dot", capsule_scale=True)
+    assert (changed.agreement, changed.capsule_scale, changed.fusion) == ("dot", True, "ffn")
+    default = separator(kind="gdr")
+    assert default == SeparatorConfig(kind="gdr")
+    assert (default.agreement, default.capsule_scale, default.fusion) != ("mlp", False, "ffn")
+    for name, settings in SEPARATOR_PRESETS.items():
+        chosen = separator(preset=name).model_dump()
+        assert {key: chosen[key] for key in settings} == dict(settings)
+
+
+def test_a_separator_survives_its_json() -> None:
+    """The preset's name is written out with its settings, and those win when read again."""
+    given = {"kind": "gdr", "preset": "paper", "agreement": "dot", "redundant": 0}
+    config = parse_config({"model": {"separator": given}})
+    assert parse_config_json(config.model_dump_json(), "text") == config
+
+
+def test_capsules_of_each_category_are_counted() -> None:
+    sizes = {"past": 1, "future": 3, "redundant": 4}
+    assert separator(kind="gdr", **sizes).counts == (1, 3, 4)
+    assert separator(kind="clf", **sizes).counts == (1, 3, 4)
+    assert separator(kind="attn", **sizes).counts == (1, 3, 0), "attention has no redundant share"
+
+
+def test_an_unknown_key_of_the_separator_names_the_nearest() -> None:
+    message = refusal({"model": {"separator": {"agrement": "dot"}}})
+    assert "unknown key model.separator.agrement" in message
+    assert "did you mean model.separator.agreement?" in message
+
+
+def test_a_configuration_from_before_separators_is_one_without() -> None:
+    values = json.loads(Config().model_dump_json())
+    del values["model"]["separator"]
+    new = [name for name in values["train"] if name.startswith(("bow_", "bca_", "auxiliary_"))]
+    for name in [*new, "counterfactual", "freeze_backbone"]:
+        del values["train"][name]
+    config = parse_config_json(json.dumps(values), "text")
+    assert config == Config()
+    assert config.model.separator.kind == "none"

@@ -18,11 +18,11 @@ from untold.translator import Translation, Translator, load
 TEXTS = ["the red cat sees a dog", "a dog", "", "the cat", "   ", "dogs see cats and cats see dogs"]
 
 
-def make(max_tokens: int = 64, joint: bool = True) -> TrainedModel:
+def make(max_tokens: int = 64, joint: bool = True, separator: str = "none") -> TrainedModel:
     shape = {"d_model": 12, "d_ffn": 14, "heads": 3, "encoder_layers": 1, "decoder_layers": 2}
     config = parse_config(
         {
-            "model": shape,
+            "model": shape | {"separator": {"kind": separator, "d_capsule": 5}},
             "data": {"max_tokens": max_tokens},
             "decode": {"beam": 3, "max_length": 12},
         }
@@ -169,3 +169,48 @@ def test_settings_are_checked(translator: Translator) -> None:
         translator.with_decoding(bem=3)
     with pytest.raises(UntoldError, match="nbest 9"):
         translator.with_decoding(nbest=9)
+
+
+@pytest.mark.parametrize("kind", ["gdr", "clf", "attn"])
+def test_assignments_of_a_translation_are_those_of_scoring_it(kind: str) -> None:
+    trained = make(separator=kind)
+    translator = Translator([trained]).with_decoding(min_length=2)
+    found = translator.translate(TEXTS, assignments=True)
+    assert found[2].assignments is None, "blank text never meets the model"
+    compared = 0
+    for text, one in zip(TEXTS, found, strict=True):
+        if not text.strip():
+            continue
+        assert one.assignments is not None
+        assert one.assignments.shape == (len(one.tokens) + 1, len(one.source_tokens) + 1, 3)
+        if kind != "attn":
+            np.testing.assert_allclose(one.assignments.sum(-1), 1.0, rtol=1e-5)
+        (again,) = translator.score([(text, one.text)])
+        assert again.assignments is not None
+        if again.tokens == one.tokens:  # text that is cut again as it was made
+            np.testing.assert_allclose(one.assignments, again.assignments, rtol=1e-3, atol=1e-4)
+            compared += 1
+    assert compared > 0
+    assert [each.text for each in translator.translate(TEXTS)] == [each.text for each in found]
+    assert translator.translate(TEXTS[0]).assignments is None, "not asked for"
+
+
+def test_assignments_of_an_ensemble_are_the_mean() -> None:
+    twins = [make(separator="gdr"), make(separator="clf")]
+    pair = (TEXTS[0], "THE CAT")
+    each = [Translator([one]).score([pair])[0].assignments for one in twins]
+    (together,) = Translator(twins).score([pair])
+    assert together.assignments is not None
+    np.testing.assert_allclose(together.assignments, np.mean(each, axis=0), rtol=1e-4, atol=1e-6)
+    assert np.abs(each[0] - each[1]).max() > 1e-2
+    mixed = Translator([make(), twins[0]])
+    assert mixed.separates
+    assert mixed.translate(TEXTS[0], assignments=True).assignments is not None
+
+
+def test_a_model_without_past_and_future_has_no_assignments(translator: Translator) -> None:
+    assert not translator.separates
+    with pytest.raises(UntoldError, match=r"does not separate past and future: train one with"):
+        translator.translate("a dog", assignments=True)
+    (scored,) = translator.score([("a dog", "A DOG")])
+    assert scored.assignments is None

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from untold.corpus.batches import Batch, collate, plan_by_length
+from untold.corpus.vocabulary import EOS
 from untold.errors import UntoldError
 from untold.models.files import TrainedModel
 
@@ -39,11 +40,13 @@ def measure_overlap(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> 
     """On given pairs, with every reference read to its end."""
     if trained.model.past_future is None:
         raise UntoldError("the overlap is one of past and future bags, which this model has not")
+    if trained.config.data.lowercase:
+        pairs = [(source.lower(), target.lower()) for source, target in pairs]
     sources = trained.tokenizers.source.encode([source for source, _ in pairs])
     targets = trained.tokenizers.target.encode([target for _, target in pairs])
     counts = torch.zeros(len(trained.tokenizers.target))
-    for target in targets:
-        counts.index_add_(0, torch.tensor(target, dtype=torch.long), torch.ones(len(target)))
+    for target in targets:  # each of which ends in EOS, as its bags do
+        counts += torch.bincount(torch.tensor([*target, EOS]), minlength=len(counts))
     sums, number = torch.zeros(4), 0
     lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
     for rows in plan_by_length(lengths, _BATCH_TOKENS):

@@ -84,7 +84,7 @@ def measure_separation(traces: Sequence[PairTrace]) -> Separation:
         accuracy_off_rule=_mean(right[off]),
         category_accuracy=_mean(best),
         category_accuracy_off_rule=_mean(best[among]),
-        flips=_mean([abs(w.flip - 1 - w.last) <= 1 for w in linked if w.last is not None]),
+        flips=_mean([word.flips_in_time for word in linked]),
         redundant_auc=auc(
             np.array([w.redundant for w in words if w.last is None]),
             np.array([w.redundant for w in linked]),
@@ -190,11 +190,18 @@ class _Word:
     """One source word over all steps."""
 
     last: int | None  # its last target word
-    flip: int
+    flip: int | None  # the step from which on it is past, if it turns at all
     redundant: float
     future_start: float
     future_end: float
     is_content: bool
+
+    @property
+    def flips_in_time(self) -> bool:
+        """Within one step of its last target word."""
+        if self.flip is None or self.last is None:
+            return False
+        return abs(self.flip - 1 - self.last) <= 1
 
 
 def _words(trace: PairTrace) -> Iterator[_Word]:
@@ -203,7 +210,7 @@ def _words(trace: PairTrace) -> Iterator[_Word]:
         targets = trace.alignment.targets(i)
         yield _Word(
             last=targets[-1] if targets else None,
-            flip=int(flips[i]),
+            flip=int(flips[i]) if 0 < flips[i] < len(trace.shares) else None,
             redundant=float(redundant[i]),
             future_start=float(trace.shares[0, i, FUTURE]),
             future_end=float(trace.shares[-1, i, FUTURE]),

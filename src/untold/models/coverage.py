@@ -5,8 +5,8 @@
     b[i,j] += strength_j (covered_t[i] - 1/2) + <u_j, h_i>
 
 A decoder state knows best what it is about to say, and less what was said long ago: the sum
-remembers. It grows with what was really said, not with the distance to the end. The second term says
-what a word is by itself: function words tend to be redundant. Shape letters as in routing.py.
+remembers. It grows with what was really said, not with the distance to the end. The second term
+says what a word is by itself: function words tend to be redundant. Letters as in routing.py.
 """
 
 import torch

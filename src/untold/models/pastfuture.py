@@ -118,6 +118,11 @@ class FeedForwardFusion(nn.Module):
         nn.init.zeros_(self.transform.outer.weight)
         nn.init.zeros_(self.transform.outer.bias)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it adds nothing, as at first."""
+        return not (self.transform.outer.weight.any() or self.transform.outer.bias.any())
+
     def forward(
         self, states: Float[Tensor, "b t d"], capsules: Float[Tensor, "b t w"]
     ) -> Float[Tensor, "b t d"]:
@@ -132,6 +137,11 @@ class LinearFusion(nn.Module):
         super().__init__()
         self.transform = nn.Linear(width, config.d_model, bias=False)
         nn.init.zeros_(self.transform.weight)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it adds nothing, as at first."""
+        return not self.transform.weight.any()
 
     def forward(
         self, states: Float[Tensor, "b t d"], capsules: Float[Tensor, "b t w"]

@@ -90,6 +90,11 @@ class Seq2Seq(nn.Module):
                 "a frozen backbone leaves nothing to train: set model.separator.kind to gdr, clf "
                 "or attn, or train.freeze_backbone to false"
             )
+        if not self.past_future.fusion.is_silent:
+            raise UntoldError(
+                "the model reads its capsules, so that its translations would change with them: "
+                "start a frozen run from a plain model, or set train.freeze_backbone to false"
+            )
         self.backbone.requires_grad_(False)
         self.past_future.fusion.requires_grad_(False)
 

@@ -175,7 +175,8 @@ class Trainer:
         bf16 = self.config.precision == "bf16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
             losses = objective(self.model, batch.to(self.device), self.config, step)
-        (losses.total / tokens).backward()
+        if losses.total.requires_grad:  # nothing learns before a frozen run's losses begin
+            (losses.total / tokens).backward()
         return {name: float(value) for name, value in losses.parts.items()}
 
     def _clip(self) -> float:

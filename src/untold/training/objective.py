@@ -1,7 +1,6 @@
 """What training minimises: a list of losses, each with its weight and its own figure.
 
     -log p(y|x)  +  bow_weight * (bags + counterfactual bags)  +  bca_weight * content agreement
-                 +  redundant_weight * words that are not redundant
 
 All are sums over the sentences of a batch; a loss with weight zero is not computed.
 """
@@ -21,7 +20,7 @@ from untold.training.content import content_loss
 from untold.training.counterfactual import shorten
 from untold.training.losses import word_loss
 
-__all__ = ["Losses", "auxiliary_ramp", "objective", "parts_of", "used_mass"]
+__all__ = ["Losses", "auxiliary_ramp", "objective", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ def parts_of(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
         "nll": not config.freeze_backbone,
         "bow": bow,
         "counterfactual": bow and config.counterfactual > 0,
-        "mass": model.past_future is not None and config.redundant_weight > 0,
         "bca": model.past_future is not None and config.bca_weight > 0,
     }
     return tuple(name for name, is_wanted in wanted.items() if is_wanted)
@@ -90,22 +88,10 @@ def _auxiliary(
         assert separated is not None
         value = bags.loss(separated, cut.words, cut.after)
         found.append(("counterfactual", config.bow_weight, value))
-    if config.redundant_weight:
-        value = used_mass(outputs.separated, mask)
-        found.append(("mass", config.redundant_weight, value))
     if config.bca_weight:
         value = content_loss(outputs.separated, outputs.states, mask, past_future.heads)
         found.append(("bca", config.bca_weight, value))
     return found
-
-
-def used_mass(separated: Separated, mask: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
-    """Source words that are past or future: the mean over the steps of a sentence, summed.
-
-    With a price on them, words that help to name no other are left to the redundant capsules.
-    """
-    used = separated.shares[..., :2].sum((2, 3)) * mask
-    return (used.sum(1) / mask.sum(1)).sum()
 
 
 @dataclass(frozen=True)

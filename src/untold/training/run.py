@@ -25,7 +25,7 @@ from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
 from untold.training.progress import Progress
 from untold.training.reporter import Reporter, Silence
 from untold.training.validation import make_validator
-from untold.training.warmstart import warm_start
+from untold.training.warmstart import WarmStart, warm_start
 from untold.training.world import World
 
 __all__ = ["RunOptions", "TrainResult", "train"]
@@ -100,10 +100,11 @@ def _train(
     if checkpoint is not None:
         _check_same(checkpoint, facts, options, reporter)
     model = _build(config, tokenizers, reporter)
-    if other is not None:
-        reporter.say(f"starting from {starts_from}: {warm_start(model, other.model)}")
+    warm = None if other is None else warm_start(model, other.model)
+    if warm is not None:
+        reporter.say(f"starting from {starts_from}: {warm}")
     if config.train.freeze_backbone:
-        _freeze(model, is_trained=checkpoint is not None or other is not None)
+        _freeze(model, warm, is_resumed=checkpoint is not None)
     trained = TrainedModel(model.to(device), config, tokenizers)
     optimizer = make_optimizer(trained)
     progress = Progress() if checkpoint is None else _restore(checkpoint, trained, optimizer)
@@ -139,10 +140,15 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     return model
 
 
-def _freeze(model: Seq2Seq, *, is_trained: bool) -> None:
-    if not is_trained:
+def _freeze(model: Seq2Seq, warm: WarmStart | None, *, is_resumed: bool) -> None:
+    if warm is None and not is_resumed:
         raise UntoldError(
             "train.freeze_backbone keeps the model that a run starts from: name one with --init"
+        )
+    if strange := [name for name in (warm.new if warm else ()) if name.startswith("backbone.")]:
+        raise UntoldError(
+            f"train.freeze_backbone: the model of --init has no {strange[0]} of the same shape "
+            f"({len(strange)} such tensors), which would stay untrained: give [model] its shape"
         )
     model.freeze_backbone()
 

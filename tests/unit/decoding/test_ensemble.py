@@ -3,7 +3,7 @@ from itertools import chain
 import pytest
 import torch
 
-from untold.config import DecodeConfig, ModelConfig
+from untold.config import DecodeConfig, ModelConfig, SeparatorConfig
 from untold.corpus.batches import collate
 from untold.decoding import Ensemble, Sentences, Show, score_pairs, search
 from untold.errors import UntoldError
@@ -14,9 +14,16 @@ SENTENCES = Sentences(IDS, IDS != 0)
 PAIRS = collate([([5, 6], [7, 8, 9]), ([4], [6])], range(2))
 
 
-def member(number, d_model=6, size=13):
+def member(number, d_model=6, size=13, separator="none"):
     """A small Transformer with weights by closed formula."""
-    shape = ModelConfig(d_model=d_model, d_ffn=10, heads=2, encoder_layers=1, decoder_layers=2)
+    shape = ModelConfig(
+        d_model=d_model,
+        d_ffn=10,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=2,
+        separator=SeparatorConfig(kind=separator, d_capsule=5),
+    )
     model = build_model(shape, (size, size), shared=True).eval()
     with torch.no_grad():
         for place, weights in enumerate(model.parameters()):
@@ -79,3 +86,31 @@ def test_a_search_with_the_transformer_reports_what_rescoring_gives():
             assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
             torch.testing.assert_close(one.attention, other.attention, rtol=1e-4, atol=1e-5)
             assert one.attention is not None and one.attention.shape[1] == len(source) + 1
+
+
+def test_assignments_are_the_mean_of_the_members_that_have_them():
+    separating = [member(0, separator="gdr"), member(1, d_model=10, separator="clf")]
+    ensemble = Ensemble([separating[0], member(2), separating[1]])
+    each = [m(PAIRS.source, PAIRS.source_mask, PAIRS.prefix).assignments for m in separating]
+    expected = torch.stack(each).mean(0)
+    assert (each[0] - each[1]).abs().max() > 1e-2
+    together = ensemble(PAIRS.source, PAIRS.source_mask, PAIRS.prefix)
+    torch.testing.assert_close(together.assignments, expected)
+    source = ensemble.encode(PAIRS.source, PAIRS.source_mask)
+    step = ensemble.step(source, PAIRS.prefix[:, :1], ensemble.start(source, 1))
+    torch.testing.assert_close(step.assignments[:, 0], expected[:, 0])
+    assert Ensemble([member(2)])(PAIRS.source, PAIRS.source_mask, PAIRS.prefix).assignments is None
+
+
+@pytest.mark.parametrize("kind", ["gdr", "clf", "attn"])
+def test_an_ensemble_s_search_shows_the_assignments_of_rescoring(kind):
+    """Of every hypothesis of the beam; neighbours of other lengths change nothing."""
+    ensemble = Ensemble([member(0, separator=kind), member(1, d_model=10, separator="gdr")])
+    config = DecodeConfig(beam=5, nbest=3, max_length=7)
+    found = search(ensemble, SENTENCES, config, Show(assignments=True))
+    for source, hypotheses in zip([[5, 6, 7, 8], [9, 4]], found, strict=True):
+        pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
+        for one, other in zip(hypotheses, score_pairs(ensemble, pairs, 0.6), strict=True):
+            assert one.assignments.shape == (len(one.tokens) + 1, len(source) + 1, 3)
+            torch.testing.assert_close(one.assignments, other.assignments, rtol=1e-3, atol=1e-4)
+            assert one.attention is None

@@ -179,3 +179,17 @@ def test_a_summary_counts_right(root, saved):
     assert summary["parameters"] - summary["parameters without embeddings"] == 40 * 8
     assert summary["languages"] == "src -> tgt"
     assert summary["vocabulary"] == "40 + 40 (one for both), bpe"
+
+
+def test_a_model_from_before_separators_still_loads(saved):
+    def forget(directory):
+        values = json.loads((directory / "config.json").read_text())
+        del values["model"]["separator"]
+        (directory / "config.json").write_text(json.dumps(values))
+
+    before = load_model(saved)
+    rewrite(saved, forget)
+    assert "separator" not in json.loads((saved / "config.json").read_text())["model"]
+    loaded = load_model(saved)
+    assert loaded.model.past_future is None
+    assert loaded.config == before.config

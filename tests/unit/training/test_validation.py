@@ -7,10 +7,12 @@ import torch
 
 from toys import fill, toy_config, toy_tokenizers
 from untold.analysis.scores import corpus_scores
+from untold.corpus.batches import collate
 from untold.models.build import build_model
 from untold.models.files import TrainedModel
 from untold.training.data import prepare_data
-from untold.training.validation import make_validator, validation_loss
+from untold.training.objective import objective
+from untold.training.validation import auxiliary_loss, make_validator, validation_loss
 from untold.translator import Translator
 
 
@@ -87,3 +89,21 @@ def test_a_lower_cased_corpus_has_lower_cased_references(prepared, monkeypatch):
 
     make_validator(trained, data.valid, [("A b", "B A")])()
     assert seen == [["b a"]]
+
+
+def test_the_loss_of_a_frozen_model_is_that_of_all_its_bags(prepared):
+    """Per token, at full weights, whatever training leaves out or ramps up; no number is drawn."""
+    weights = {"bow_weight": 0.5, "bca_weight": 0.25, "freeze_backbone": True, "best_by": "loss"}
+    less = {"bow_share": 0.3, "counterfactual": 1.0, "auxiliary_start": 7, "auxiliary_warmup": 9}
+    trained, data = prepared(
+        train=weights | less, model={"separator": {"kind": "gdr", "d_capsule": 3}}
+    )
+    before = torch.get_rng_state()
+    found = make_validator(trained, data.valid, data.valid_pairs)().loss
+    assert found == auxiliary_loss(trained, data.valid)
+    assert torch.equal(before, torch.get_rng_state())
+    settings = trained.config.train.model_copy(update=dict.fromkeys(less, 0) | {"bow_share": 1.0})
+    pairs = [data.valid.pair(k) for k in range(len(data.valid.source_lengths))]
+    batch = collate(pairs, range(len(pairs)))
+    expected = objective(trained.model, batch, settings, 1).total / batch.target_tokens
+    assert found == pytest.approx(float(expected.detach()), rel=1e-5)

@@ -1,0 +1,115 @@
+"""`untold explain`, as a person runs it, on a model of a few seconds."""
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from toys import fill, toy_config, toy_tokenizers, write_corpus
+from untold.cli import main
+from untold.models.build import build_model
+from untold.models.files import TrainedModel, save_model
+
+
+def explain(*arguments: object, code: int = 0) -> str:
+    """Run it as the shell would, but in this process; returns what it printed, or its error."""
+    out, error = io.StringIO(), io.StringIO()
+    line = ["untold", "explain", *map(str, arguments)]
+    with (
+        patch.object(sys, "argv", line),
+        redirect_stdout(out),
+        redirect_stderr(error),
+        pytest.raises(SystemExit) as stop,
+    ):
+        main()
+    assert (stop.value.code or 0) == code, error.getvalue()
+    return error.getvalue() if code else out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with past and future, and one without."""
+    folder = tmp_path_factory.mktemp("explain")
+    root = write_corpus(folder / "corpus")
+    shape = toy_config(root).model.model_dump()
+    for name, kind in (("model", "gdr"), ("plain", "none")):
+        config = toy_config(root, model=shape | {"separator": {"kind": kind}})
+        tokenizers = toy_tokenizers(root, config)
+        sizes = (len(tokenizers.source), len(tokenizers.target))
+        model = fill(build_model(config.model, sizes, shared=tokenizers.joint)).eval()
+        save_model(folder / name, TrainedModel(model, config, tokenizers))
+    return folder
+
+
+def test_the_terminal_has_a_line_for_each_target_word(folder: Path) -> None:
+    printed = explain(folder / "model", "--source", "abc de f", "--target", "f de abc")
+    lines = [line.split() for line in printed.strip().split("\n")]
+    assert ["abc", "de", "f"] in lines and "\x1b" not in printed
+    assert [line[0] for line in lines[-4:]] == ["f", "de", "abc", "(end)"]
+    for line in lines[-4:]:
+        assert [word[1:] for word in line[1:]] == ["abc", "de", "f"]
+        assert all(word[0] in "✓○–»" for word in line[1:])
+
+
+def test_a_process_of_its_own_draws_without_a_display(folder: Path) -> None:
+    out = folder / "process.png"
+    line = [
+        "-W",
+        "error",
+        "-m",
+        "untold",
+        "explain",
+        folder / "model",
+        "--source",
+        "a",
+        "--out",
+        out,
+    ]
+    run = subprocess.run([sys.executable, *map(str, line)], capture_output=True, timeout=300)
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_kind_of_file(folder: Path) -> None:
+    pairs = ("--source", "abc </script>", "--source", "gh", "--target", "de", "--target", "gh a")
+    for suffix in ("html", "json", "png", "svg"):
+        out = folder / f"out.{suffix}"
+        assert str(out) in explain(folder / "model", *pairs, "--out", out)
+        assert out.stat().st_size > 500
+    document = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+    assert [each["target"]["words"] for each in document["sentences"]] == [["de"], ["gh", "a"]]
+    assert document["sentences"][0]["source"]["words"] == ["abc", "</script>"]
+    assert (folder / "out.html").read_text(encoding="utf-8").count("</script>") == 2
+
+
+def test_the_models_own_translation(folder: Path) -> None:
+    out = folder / "own.json"
+    explain(folder / "model", "--source", "abc de", "--set", "decode.beam=1", "--out", out)
+    (sentence,) = json.loads(out.read_text(encoding="utf-8"))["sentences"]
+    assert sentence["target"]["given"] is False
+    assert len(sentence["shares"]) == len(sentence["target"]["words"]) + 1
+    assert all(abs(sum(word) - 1) < 1e-4 for step in sentence["shares"] for word in step)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "expected"),
+    [
+        ("model", ["--source", "a", "--out", "x.pdf"], "'.pdf' names no format; known: .html"),
+        ("absent", ["--source", "a", "--out", "x.pdf"], "'.pdf'"),  # before the model is loaded
+        ("model", ["--source", " "], "blank"),
+        ("model", ["--source", "a", "--source", "b", "--target", "c"], "2 sources but 1 targets"),
+        ("plain", ["--source", "a"], "does not separate past and future"),
+        ("plain", ["--source", "a", "--target", "b"], "does not separate past and future"),
+        ("model", ["--source", "a", "--out", "absent/x.json"], "could not be written"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    folder: Path, model: str, arguments: list[str], expected: str
+) -> None:
+    error = explain(folder / model, *arguments, code=2)
+    assert expected in error and error.strip().count("\n") == 0

@@ -1,0 +1,118 @@
+"""Pieces to words: against sentencepiece itself, and by hand where it matters."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from untold.analysis.words import (
+    Span,
+    display_spans,
+    merge_assignments,
+    span_text,
+    word_spans,
+)
+from untold.config import TokenizerConfig
+from untold.corpus.tokenizer import Tokenizer, train_tokenizers
+
+TEXTS = [
+    "The neighbours' dog sleeps , doesn't it ?",
+    "the dog sleeps .",
+    "Straßenbahnhaltestelle, naïve café",
+    "两 天 前 ， 我 哥哥 排 了 三 个 小时 队 。",
+    "他在Paris买了iPhone 15手机。",
+    "هذا الرجل يقرأ كتابا",
+]
+
+
+def tokenizer(kind: str, byte_fallback: bool) -> Tokenizer:
+    settings = {"kind": kind, "size": 450 if byte_fallback else 150, "byte_fallback": byte_fallback}
+    return train_tokenizers(TokenizerConfig.model_validate(settings), TEXTS, TEXTS).source
+
+
+TOKENIZERS = [
+    tokenizer(kind, fallback) for kind in ("bpe", "unigram") for fallback in (False, True)
+]
+
+
+def words(pieces: list[str], spans: tuple[Span, ...]) -> list[str]:
+    return [span_text(pieces, span) for span in spans]
+
+
+def covers(spans: tuple[Span, ...], pieces: list[str]) -> bool:
+    edges = [0, *(span.stop for span in spans)]
+    return [span.start for span in spans] == edges[:-1] and edges[-1] == len(pieces)
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("text", [*TEXTS, "", " ", "   ", " a", "a ", "  a   dog  ", "a ☃☃ b☃ ☃"])
+def test_one_span_for_each_word_between_spaces(tokenizer: Tokenizer, text: str) -> None:
+    pieces = tokenizer.pieces(tokenizer.encode([text])[0])
+    expected = [word for word in text.split(" ") if word]
+    spans = word_spans(pieces)
+    found = words(pieces, spans)
+    assert len(found) == len(expected)
+    for word, shown in zip(expected, found, strict=True):
+        assert shown == word or "⁇" in shown
+    assert not spans or covers(spans, pieces)
+
+
+@given(st.text(st.sampled_from("  aegdothsln.天哥iP☃é"), max_size=30))
+def test_any_text_keeps_its_words_and_all_its_pieces(text: str) -> None:
+    for each in TOKENIZERS:
+        pieces = each.pieces(each.encode([text])[0])
+        strict, shown = word_spans(pieces), display_spans(pieces)
+        assert len(strict) == len([word for word in text.split(" ") if word])
+        assert not strict or (covers(strict, pieces) and covers(shown, pieces))
+        assert {span.start for span in strict} <= {span.start for span in shown}
+        assert all(words(pieces, shown))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([], []),
+        (["▁"], []),
+        (["▁the", "▁d", "og"], [(0, 1), (1, 3)]),
+        (["▁", "d", "og", "▁", "."], [(0, 3), (3, 5)]),  # a lone ▁ belongs to the word after it
+        (["▁a", "▁", "▁b", "▁"], [(0, 1), (1, 4)]),  # two spaces; at the end
+        (["no", "▁prefix"], [(0, 1), (1, 2)]),
+    ],
+)
+def test_spans_by_hand(pieces: list[str], expected: list[tuple[int, int]]) -> None:
+    assert word_spans(pieces) == tuple(Span(*edges) for edges in expected)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["▁他", "在", "P", "ar", "is", "买", "了"], ["他", "在", "Paris", "买", "了"]),
+        (["▁", "哥哥", "▁排", "队", "。"], ["哥哥", "排", "队", "。"]),
+        (["▁カ", "タ", "カナ"], ["カ", "タ", "カナ"]),
+        (["▁", "<0xE9>", "<0xBE>", "<0x98>", "<0xE9>", "<0x9D>", "<0x90>", "x"], ["龘", "靐", "x"]),
+        (["▁na", "<0xC3>", "<0xAF>", "ve"], ["naïve"]),
+        (["▁هذا", "▁الر", "جل"], ["هذا", "الرجل"]),
+        (["▁한", "국", "▁사람"], ["한국", "사람"]),  # Korean has spaces
+        (["▁", "<unk>", "▁a"], ["⁇", "a"]),
+        (["▁", "<0xFF>"], ["�"]),  # not the bytes of any character
+    ],
+)
+def test_words_as_they_are_shown(pieces: list[str], expected: list[str]) -> None:
+    assert words(pieces, display_spans(pieces)) == expected
+
+
+def test_a_target_word_has_its_first_row_and_a_source_word_the_mean() -> None:
+    assignments = np.arange(5 * 7 * 3, dtype=np.float32).reshape(5, 7, 3)
+    merged = merge_assignments(
+        assignments, [Span(0, 2), Span(2, 4)], [Span(0, 1), Span(1, 4), Span(4, 6)]
+    )
+    assert merged.shape == (3, 3, 3)
+    rows = assignments[[0, 2, 4]]  # EOS is the last row
+    np.testing.assert_allclose(merged[:, 0], rows[:, 0])
+    np.testing.assert_allclose(merged[:, 1], rows[:, 1:4].mean(axis=1))
+    np.testing.assert_allclose(merged[:, 2], rows[:, 4:6].mean(axis=1))  # without the source's EOS
+
+
+def test_no_words_leave_the_end_alone() -> None:
+    assignments = np.ones((1, 1, 3), dtype=np.float32)
+    assert merge_assignments(assignments, [], []).shape == (1, 0, 3)

@@ -1,0 +1,107 @@
+"""Pictures: panels, frames, one colour scale, fonts."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from untold.analysis.explanation import END, Explanation
+from untold.report import fonts, heatmap
+from untold.report.fonts import display_width, families_for
+from untold.report.heatmap import draw_heatmaps, heatmap_figure
+
+Make = Callable[..., Explanation]
+
+
+def panels(figure: Figure) -> list:
+    return [axes for axes in figure.axes if axes.get_title()]
+
+
+def test_a_panel_for_each_target_word_and_the_end(by_formula: Make) -> None:
+    made = by_formula("a b c", "A B C D")
+    figure = heatmap_figure([made])
+    drawn = panels(figure)
+    assert [axes.get_title() for axes in drawn] == ["A", "B", "C", "D", END]
+    assert len(figure.axes) == len(drawn) + 1  # and one colour bar
+    for step, axes in enumerate(drawn):
+        (image,) = axes.get_images()
+        assert image.get_clim() == (0.0, 1.0)
+        np.testing.assert_allclose(image.get_array(), made.shares[step])
+        columns = [label.get_text() for label in axes.get_xticklabels()]
+        assert columns == ["PAST", "FUTURE", "REDUNDANT"]
+    rows = [label.get_text() for label in drawn[0].get_yticklabels()]
+    assert rows == ["a", "b", "c"]
+
+
+def test_a_flip_is_framed_before_and_after(by_formula: Make) -> None:
+    drawn = panels(heatmap_figure([by_formula("a b c", "A B C D")]))
+    # Source word i flips with target word i: dashed in panel i, full in panel i + 1.
+    expected = [{(0, "--")}, {(0, "-"), (1, "--")}, {(1, "-"), (2, "--")}, {(2, "-")}, set()]
+    for axes, frames in zip(drawn, expected, strict=True):
+        found = {
+            (round(patch.get_y() + 0.5), "-" if patch.get_linestyle() == "solid" else "--")
+            for patch in axes.patches
+        }
+        assert found == frames
+        assert all(to_hex(patch.get_edgecolor()) == "#d62728" for patch in axes.patches)
+        assert all(patch.get_width() == 3 and patch.get_height() == 1 for patch in axes.patches)
+
+
+def test_many_words_go_on_below_and_stay_on_the_sheet(by_formula: Make) -> None:
+    text = " ".join(["Donaudampfschifffahrtsgesellschaft", "in"] * 20)
+    figure = heatmap_figure([by_formula(text, text), by_formula("a", "b")])
+    drawn = panels(figure)
+    assert len(drawn) == 41 + 2
+    boxes = [axes.get_position() for axes in drawn]
+    assert all(0 <= b.x0 < b.x1 <= 1 and 0 <= b.y0 < b.y1 <= 1 for b in boxes)
+    assert len({round(box.y0, 6) for box in boxes}) > 2
+    for one, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[one + 1 :])
+
+
+def test_words_are_not_formulas(by_formula: Make) -> None:
+    made = by_formula("$5 & $6 <b> $\\frac$ --> x", "$a^{ $b$ $$ \\x")
+    for kind in ("png", "svg"):
+        assert draw_heatmaps([made], kind)
+
+
+def test_the_same_input_gives_the_same_bytes(by_formula: Make) -> None:
+    for kind in ("png", "svg"):
+        once, again = (draw_heatmaps([by_formula("a b", "A B")], kind) for _ in range(2))
+        assert once == again
+
+
+def test_missing_glyphs_are_said_once(
+    by_formula: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fonts, "_others", dict)  # as on a machine without another font
+    assert draw_heatmaps([by_formula("布什 为 他", "Bush for him")], "png")
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "为" in error and "Noto Sans CJK" in error
+
+
+def test_nothing_is_said_when_all_can_be_written(
+    by_formula: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw_heatmaps([by_formula("Straße é", "שלום هذا")], "png")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_font_that_helps_is_taken_and_a_broken_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = fonts.font_manager.findfont("DejaVu Sans")
+    assert families_for(["abc"]) == (["DejaVu Sans"], "")
+    monkeypatch.setattr(fonts, "_others", lambda: {"Broken": __file__, "Same": own})
+    assert families_for(["a你"]) == (["DejaVu Sans"], "你")
+    without = iter([{"你", "好"}, {"好"}, set()])
+    monkeypatch.setattr(fonts, "_without", lambda characters, path: next(without))
+    monkeypatch.setattr(fonts, "_others", lambda: {"Half": own, "Rest": own, "Never": own})
+    assert families_for(["你好"]) == (["DejaVu Sans", "Half", "Rest"], "")
+
+
+def test_chinese_is_wide_and_marks_have_no_width() -> None:
+    assert display_width("ab") == 2 and display_width("你好") == 4 and display_width("e\u0301") == 1
+    assert heatmap._wrap("你好" * 10, 20) == ("你好" * 5, "你好" * 5)
