@@ -144,7 +144,7 @@ class SeparatorConfig(_Section):
     past: Count = 2
     future: Count = 2
     redundant: CountOrZero = 2
-    d_capsule: Count | None = None  # of one capsule; None: half of d_model
+    d_capsule: Count | None = None  # of one capsule; None: a quarter of d_model
     num_iterations: Count = 3
     agreement: Literal["dot", "mlp"] = "dot"
     coverage: bool = True
@@ -216,12 +216,12 @@ class TrainConfig(_Section):
     bow_weight: Weight = 0.5
     bow_window: Literal["causal", "paper", "strict"] = "causal"
     bow_reduction: Literal["sum", "mean"] = "sum"
-    bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     bca_weight: Weight = 0.0
-    counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0
-    separator_rate: Annotated[float, Field(gt=0.0)] = 1.0
+    separator_rate: Annotated[float, Field(gt=0.0)] = 4.0
     freeze_backbone: bool = False
     log_every: Count = 50
     validate_every: Count = 1000
