@@ -25,6 +25,7 @@ from untold.corpus.vocabulary import BOS, EOS, PAD
 from untold.decoding import Sentences, Show, score_pairs, search
 from untold.models.build import BACKBONES, build_model
 from untold.models.files import TrainedModel, load_model, save_model
+from untold.models.seq2seq import CoveringState
 from untold.training.objective import objective
 
 B, S, T, N, TARGET, SOURCE = 3, 5, 7, 2, 13, 17
@@ -89,7 +90,8 @@ def seen(model, outputs):
 def step(model, source, last, state):
     """All that a step tells, (b, n, ...), and the memory after it."""
     taken = model.step(source, last, state, attention=True)
-    decoded, _ = model.backbone.step(source, last, state, attention=True)
+    own = state.backbone if isinstance(state, CoveringState) else state
+    decoded, _ = model.backbone.step(source, last, own, attention=True)
     values = {"states": decoded.states, "logits": taken.logits, "attention": taken.attention}
     if model.past_future is not None:
         values["assignments"] = taken.assignments
