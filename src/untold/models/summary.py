@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from untold.config import SeparatorConfig
 from untold.models.files import TrainedModel, find_model
 
 __all__ = ["summarise"]
@@ -13,6 +14,9 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
     config, model = trained.config, trained.model
     total = sum(p.numel() for p in model.parameters())
     embeddings = sum(p.numel() for name, p in model.named_parameters() if "embedding" in name)
+    heads = 0
+    if model.past_future is not None:
+        heads = sum(p.numel() for p in model.past_future.heads.parameters())
     shape = config.model
     return {
         "model": str(find_model(path)),
@@ -20,9 +24,21 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
         "backbone": shape.backbone,
         "layers": f"{shape.encoder_layers} + {shape.decoder_layers}",
         "width": f"{shape.d_model} / {shape.d_ffn}, {shape.heads} heads",
+        "past and future": _separator(shape.separator),
         "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
         f"{' (one for both)' if trained.tokenizers.joint else ''}, {config.tokenizer.kind}",
         "parameters": total,
         "parameters without embeddings": total - embeddings,
+        "parameters to translate with": total - heads,
         "decoding": ", ".join(f"{k} {v}" for k, v in config.decode.model_dump().items()),
     }
+
+
+def _separator(config: SeparatorConfig) -> str:
+    if config.kind == "none":
+        return "none"
+    past, future, redundant = config.counts
+    how = config.kind
+    if how == "gdr":
+        how += f", {config.agreement} agreement, {config.num_iterations} iterations"
+    return f"{how}, capsules {past} + {future} + {redundant}"

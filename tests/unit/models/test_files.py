@@ -179,6 +179,17 @@ def test_a_summary_counts_right(root, saved):
     assert summary["parameters"] - summary["parameters without embeddings"] == 40 * 8
     assert summary["languages"] == "src -> tgt"
     assert summary["vocabulary"] == "40 + 40 (one for both), bpe"
+    assert summary["past and future"] == "none"
+    assert summary["parameters to translate with"] == summary["parameters"]
+
+
+def test_a_summary_leaves_out_the_heads_that_no_translation_needs(root, tmp_path):
+    separator = {"kind": "gdr", "d_capsule": 5, "past": 2, "future": 3}
+    save_model(tmp_path / "gdr", make(root, model={"d_model": 8, "separator": separator}))
+    summary = summarise(load_model(tmp_path / "gdr"), tmp_path / "gdr")
+    assert summary["past and future"] == "gdr, dot agreement, 3 iterations, capsules 2 + 3 + 2"
+    heads = 2 * (2 * 5 * 8 + 3 * 5 * 8)  # bags and content agreement, past and future
+    assert summary["parameters"] - summary["parameters to translate with"] == heads
 
 
 def test_a_model_from_before_separators_still_loads(saved):
