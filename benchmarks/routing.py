@@ -7,7 +7,6 @@ the first pass. All forms of the MLP agreement give the same values and gradient
 """
 
 import argparse
-import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,14 +61,26 @@ FORMS: dict[str, tuple[Callable[..., Routed], str]] = {
 }
 
 
-def peak(name: str, shape: tuple[int, ...]) -> float:
-    """Megabytes that a form needs, run in a process of its own."""
+def pass_once(name: str, shape: tuple[int, ...], *, run: bool) -> None:
+    """One pass of a form, in a process of its own; without `run` only what it starts from."""
     form, agreement = FORMS[name]
     make_inputs((2, 3, 5, 16, 8), agreement).run(form)  # what torch itself sets up
     inputs = make_inputs(shape, agreement)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    inputs.run(form)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    if run:
+        inputs.run(form)
+
+
+def peak(name: str, shape: tuple[int, ...]) -> float:
+    """Megabytes that one pass of a form needs."""
+    return measure(_pass, name, shape).peak_mb - measure(_nothing, name, shape).peak_mb
+
+
+def _pass(name: str, shape: tuple[int, ...]) -> None:
+    pass_once(name, shape, run=True)
+
+
+def _nothing(name: str, shape: tuple[int, ...]) -> None:
+    pass_once(name, shape, run=False)
 
 
 def main() -> None:
@@ -91,7 +102,7 @@ def main() -> None:
         races.append(run_race(title, contenders, [None], work, options))
         print(races[-1].table().replace("untold is", "ours, mlp, is"), flush=True)
         for name in FORMS:
-            memory[f"{shape} {name}"] = float(measure(peak, name, shape).result)
+            memory[f"{shape} {name}"] = peak(name, shape)
             print(f"{name:<34}{memory[f'{shape} {name}']:>14,.0f} MB", flush=True)
     if options.json:
         write_json(options.json, races, {"memory_mb": memory})
