@@ -40,7 +40,7 @@ class PastFuture(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         settings, d_model = config.separator, config.d_model
-        d_capsule = settings.d_capsule or max(1, d_model // 4)
+        d_capsule = settings.d_capsule or max(1, d_model // 2)
         self.counts = settings.counts
         self.backbone_gradient = settings.backbone_gradient
         self.separator = SEPARATORS[settings.kind](settings, d_model, d_capsule)

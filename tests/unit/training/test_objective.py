@@ -26,7 +26,8 @@ WINDOWS = {
 
 
 def settings(**changes):
-    return TrainConfig.model_validate({"best_by": "loss", "bow_weight": 0.0} | changes)
+    plain = {"best_by": "loss", "bow_weight": 0.0, "bow_share": 1.0, "counterfactual": 0.0}
+    return TrainConfig.model_validate(plain | changes)
 
 
 def alone(**changes):
