@@ -23,6 +23,9 @@ check: $(INSTALLED)  ## style, types and the direction of imports
 bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/decode.py
+	$(BIN)/python benchmarks/routing.py
+	$(BIN)/python benchmarks/train.py --past-future
+	$(BIN)/python benchmarks/decode.py --past-future
 	$(BIN)/python benchmarks/memory.py
 
 docs: $(DOCS_INSTALLED)  ## the documentation as a site in site/
