@@ -1,0 +1,83 @@
+"""Settings of the model: its backbone, and how it tells past and future apart."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from untold.config.section import Count, CountOrZero, Fraction, Section, with_preset
+
+__all__ = ["PRESETS", "SEPARATOR_PRESETS", "ModelConfig", "SeparatorConfig"]
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {"d_model": 128, "d_ffn": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4},
+    "small": {"d_model": 256, "d_ffn": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+    "base": {"d_model": 512, "d_ffn": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    "big": {"d_model": 1024, "d_ffn": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
+}
+
+
+SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "paper": {"agreement": "mlp", "coverage": False, "capsule_scale": False, "fusion": "ffn"},
+}
+
+
+class SeparatorConfig(Section):
+    """How source words are told apart as past, future and redundant. The preset `paper` is
+    the form of the paper; the default is the one that separates best (docs/results.md)."""
+
+    kind: Literal["none", "gdr", "clf", "attn"] = "none"
+    preset: Literal["default", "paper"] = "default"
+    past: Count = 2
+    future: Count = 2
+    redundant: CountOrZero = 2
+    d_capsule: Count | None = None  # of one capsule; None: half of d_model
+    num_iterations: Count = 3
+    agreement: Literal["dot", "mlp"] = "dot"
+    coverage: bool = True
+    capsule_scale: bool = True
+    fusion: Literal["ffn", "linear"] = "linear"
+    backbone_gradient: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+    bca_direction: Literal["state_to_capsule", "capsule_to_state"] = "state_to_capsule"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, data: Any) -> Any:
+        return with_preset(data, SEPARATOR_PRESETS, cls.model_fields["preset"].default)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Capsules of each category; attention has no way to call a word redundant."""
+        return self.past, self.future, 0 if self.kind == "attn" else self.redundant
+
+
+class ModelConfig(Section):
+    """The shape of the model. A preset fills in what is not written out beside it."""
+
+    backbone: Literal["transformer"] = "transformer"
+    preset: Literal["tiny", "small", "base", "big"] = "base"
+    d_model: Count = 512
+    d_ffn: Count = 2048
+    heads: Count = 8
+    encoder_layers: Count = 6
+    decoder_layers: Count = 6
+    dropout: Fraction = 0.1
+    attention_dropout: Fraction = 0.0
+    activation_dropout: Fraction = 0.0
+    tie_embeddings: bool = True
+    separator: SeparatorConfig = SeparatorConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, data: Any) -> Any:
+        return with_preset(data, PRESETS, cls.model_fields["preset"].default)
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> "ModelConfig":
+        if self.d_model % self.heads:
+            raise ValueError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model {self.d_model} is odd: sinusoidal positions need it even")
+        return self
