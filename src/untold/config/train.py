@@ -33,6 +33,7 @@ class TrainConfig(Section):
     bow_reduction: Literal["sum", "mean"] = "sum"
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     bca_weight: Weight = 0.0
+    ends_weight: Weight = 0.5
     counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0

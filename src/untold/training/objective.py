@@ -1,6 +1,7 @@
 """What training minimises: a list of losses, each with its weight and its own figure.
 
-    -log p(y|x)  +  bow_weight * (bags + counterfactual bags)  +  bca_weight * content agreement
+    -log p(y|x)  +  bow_weight * (bags + counterfactual bags)  +  ends_weight * both ends
+                 +  bca_weight * content agreement
 
 All are sums over the sentences of a batch; a loss with weight zero is not computed.
 """
@@ -18,6 +19,7 @@ from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.bags import Words, bag_loss, sentence_bags
 from untold.training.content import content_loss
 from untold.training.counterfactual import shorten
+from untold.training.ends import ends_loss
 from untold.training.losses import word_loss
 
 __all__ = ["Losses", "auxiliary_ramp", "objective", "parts_of"]
@@ -57,6 +59,7 @@ def parts_of(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
         "nll": not config.freeze_backbone,
         "bow": bow,
         "counterfactual": bow and config.counterfactual > 0,
+        "ends": model.past_future is not None and config.ends_weight > 0,
         "bca": model.past_future is not None and config.bca_weight > 0,
     }
     return tuple(name for name, is_wanted in wanted.items() if is_wanted)
@@ -88,6 +91,9 @@ def _auxiliary(
         assert separated is not None
         value = bags.loss(separated, cut.words, cut.after)
         found.append(("counterfactual", config.bow_weight, value))
+    if config.ends_weight:
+        value = ends_loss(outputs.separated.shares, mask)
+        found.append(("ends", config.ends_weight, value))
     if config.bca_weight:
         value = content_loss(outputs.separated, outputs.states, mask, past_future.heads)
         found.append(("bca", config.bca_weight, value))

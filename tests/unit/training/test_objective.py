@@ -26,7 +26,13 @@ WINDOWS = {
 
 
 def settings(**changes):
-    plain = {"best_by": "loss", "bow_weight": 0.0, "bow_share": 1.0, "counterfactual": 0.0}
+    plain = {
+        "best_by": "loss",
+        "bow_weight": 0.0,
+        "bow_share": 1.0,
+        "counterfactual": 0.0,
+        "ends_weight": 0.0,
+    }
     return TrainConfig.model_validate(plain | changes)
 
 
@@ -154,10 +160,11 @@ def test_samples_of_many_seeds_come_near_the_full_value():
     config = alone(bow_weight=1.0, bow_reduction="mean", bow_share=0.3)
     for seed in range(80):
         torch.manual_seed(seed)
-        values.append(objective(model, BATCH, config, 1).total)
+        values.append(objective(model, BATCH, config, 1).total.detach())
     sample = torch.stack(values)
     error = float(sample.std()) / math.sqrt(len(sample))
-    full = float(objective(model, BATCH, config.model_copy(update={"bow_share": 1.0}), 1).total)
+    whole = config.model_copy(update={"bow_share": 1.0})
+    full = float(objective(model, BATCH, whole, 1).total.detach())
     assert abs(float(sample.mean()) - full) < 4 * error
     assert 0.01 * full < error < 0.05 * full, "the samples differ, and the comparison can fail"
 
@@ -219,7 +226,7 @@ def refuse(*_, **__):
 
 def everything(**changes):
     """All losses on."""
-    weights = {"bow_weight": 0.5, "bca_weight": 0.3}
+    weights = {"bow_weight": 0.5, "bca_weight": 0.3, "ends_weight": 0.2}
     return settings(**weights | {"counterfactual": 1.0} | changes)
 
 
@@ -229,6 +236,7 @@ def everything(**changes):
         ({"bow_weight": 0.0}, ["bag_loss", "sentence_bags", "shorten"]),
         ({"bca_weight": 0.0}, ["content_loss"]),
         ({"counterfactual": 0.0}, ["shorten"]),
+        ({"ends_weight": 0.0}, ["ends_loss"]),
         ({"auxiliary_start": 9}, ["bag_loss", "sentence_bags", "shorten", "content_loss"]),
         ({"freeze_backbone": True}, ["word_loss"]),
     ],
@@ -265,8 +273,8 @@ def test_without_weights_the_gradient_is_that_of_the_word_loss_to_the_last_bit()
             for name, g in expected.items()
         )
     # The control: any of them moves the gradient.
-    for on in ({"bow_weight": 0.5}, {"bca_weight": 0.5}):
-        found = gradients(model, objective(model, BATCH, settings(**on), 1).total)
+    for on in ("bow_weight", "bca_weight", "ends_weight"):
+        found = gradients(model, objective(model, BATCH, settings(**{on: 0.5}), 1).total)
         assert any(
             g is not None and not torch.equal(found[name], g) for name, g in expected.items()
         )
@@ -284,7 +292,7 @@ def test_the_total_is_the_weighted_sum_of_its_parts(name):
     losses = objective(model, BATCH, config, 1)
     parts = losses.parts
     expected = parts["nll"] + 0.5 * (parts["bow"] + parts["counterfactual"])
-    expected = expected + 0.3 * parts["bca"]
+    expected = expected + 0.3 * parts["bca"] + 0.2 * parts["ends"]
     torch.testing.assert_close(losses.total.detach(), expected)
     assert torch.equal(parts["loss"], losses.total.detach())
     assert tuple(parts) == parts_of(model, config)
@@ -320,8 +328,12 @@ def test_the_ramp_scales_the_auxiliary_losses_alone():
 @pytest.mark.parametrize("name", SEPARATORS)
 @pytest.mark.parametrize(
     "term",
-    [{"bow_weight": 0.5, "counterfactual": 1.0}, {"bca_weight": 0.3}],
-    ids=lambda term: next(iter(term)),
+    [
+        {"bow_weight": 0.5, "counterfactual": 1.0},
+        {"bca_weight": 0.3},
+        {"bow_weight": 1e-9, "ends_weight": 0.2},
+    ],
+    ids=lambda term: list(term)[-1],
 )
 def test_a_share_of_the_auxiliary_gradient_reaches_the_backbone(name, term):
     found = {}
