@@ -17,6 +17,7 @@ from torch import Tensor
 from memory import measure
 from race import CLOCKS, run_race, write_json
 from untold.config import SeparatorConfig
+from untold.models.backbone import Widths
 from untold.models.plain_routing import literal_routing, split_routing
 from untold.models.routing import Routed
 from untold.models.separators import GuidedRouting
@@ -46,7 +47,9 @@ def make_inputs(shape: tuple[int, ...], agreement: str) -> Inputs:
     config = SeparatorConfig.model_validate({"kind": "gdr", "agreement": agreement})
     states = torch.randn(b, i, d, requires_grad=True)
     guide = torch.randn(b, t, d, requires_grad=True)
-    return Inputs(GuidedRouting(config, d, c), states, torch.ones(b, i, dtype=torch.bool), guide)
+    return Inputs(
+        GuidedRouting(config, Widths(d, d, d), c), states, torch.ones(b, i, dtype=torch.bool), guide
+    )
 
 
 def ours(gdr: GuidedRouting, states: Tensor, mask: Tensor, guide: Tensor) -> Routed:

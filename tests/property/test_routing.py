@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toys import fill
 from untold.config import SeparatorConfig
 from untold.models import routing
+from untold.models.backbone import Widths
 from untold.models.plain_routing import literal_routing, split_routing
 from untold.models.routing import squash, uniform
 from untold.models.separators import SEPARATORS
@@ -60,7 +61,8 @@ def make(name, shape, dtype=torch.float64):
     config = SeparatorConfig.model_validate(
         KINDS[name] | sizes | {"num_iterations": shape.iterations}
     )
-    separator = SEPARATORS[config.kind](config, shape.d_model, shape.d_capsule)
+    widths = Widths(shape.d_model, shape.d_model, shape.d_model)
+    separator = SEPARATORS[config.kind](config, widths, shape.d_capsule)
     return fill(separator.double(), shape.scale).to(dtype)
 
 

@@ -33,7 +33,7 @@ class SeparatorConfig(Section):
     past: Count = 2
     future: Count = 2
     redundant: CountOrZero = 2
-    d_capsule: Count | None = None  # of one capsule; None: half of d_model
+    d_capsule: Count | None = None  # of one capsule; None: half of what the output layer reads
     num_iterations: Count = 3
     agreement: Literal["dot", "mlp"] = "dot"
     coverage: bool = True

@@ -18,7 +18,16 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-__all__ = ["Backbone", "Decoded", "DecoderState", "Source"]
+__all__ = ["Backbone", "Decoded", "DecoderState", "Source", "Widths"]
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How wide a backbone's vectors are, for all that is built on top of it."""
+
+    source: int  # of Source.states, which vote
+    state: int  # of Decoded.states, which guide
+    output: int  # of what the output embedding reads
 
 
 @dataclass(frozen=True)
@@ -42,10 +51,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Decoder states after the last norm; attention, where asked for, sums to one over i."""
+    """Decoder states after the last norm; attention, where asked for, sums to one over i.
+
+    `readout` is what the output layer reads, before `Backbone.finish`; None: the states themselves.
+    """
 
     states: Float[Tensor, "b t d"]
     attention: Float[Tensor, "b t i"] | None = None
+    readout: Float[Tensor, "b t o"] | None = None
 
 
 @runtime_checkable
@@ -60,7 +73,7 @@ class DecoderState(Protocol):
 class Backbone(nn.Module, ABC):
     """A sequence-to-sequence model up to, but without, its output layer."""
 
-    d_model: int
+    widths: Widths
 
     @abstractmethod
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
@@ -87,6 +100,10 @@ class Backbone(nn.Module, ABC):
     ) -> tuple[Decoded, DecoderState]:
         """Read one more token of every hypothesis; the beams lie on the t axis of Decoded."""
 
+    def finish(self, readout: Float[Tensor, "b t o"]) -> Float[Tensor, "b t o"]:
+        """What follows when past and future, if any, have joined the readout."""
+        return readout
+
     @abstractmethod
-    def output_embedding(self) -> Float[Tensor, "v d"]:
-        """The matrix that turns states into logits (tied to the target embedding)."""
+    def output_embedding(self) -> Float[Tensor, "v o"]:
+        """The matrix that turns what is read out into logits (tied to the target embedding)."""

@@ -18,4 +18,4 @@ def build_model(config: ModelConfig, vocabularies: tuple[int, int], *, shared: b
     """An untrained model; its weights come from torch's global generator."""
     backbone = BACKBONES[config.backbone](config, vocabularies, shared=shared)
     wanted = config.separator.kind != "none"
-    return Seq2Seq(backbone, PastFuture(config) if wanted else None)
+    return Seq2Seq(backbone, PastFuture(config, backbone.widths) if wanted else None)

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from untold.models.backbone import Widths
+
 __all__ = ["Coverage"]
 
 _STRENGTH = 4.0  # at first: a word looked at once is past, one not looked at is future
@@ -21,11 +23,11 @@ _STRENGTH = 4.0  # at first: a word looked at once is past, one not looked at is
 class Coverage(nn.Module):
     """Prior logits of the routing, from what was covered."""
 
-    def __init__(self, d_model: int, d_key: int, counts: tuple[int, int, int]) -> None:
+    def __init__(self, widths: Widths, d_key: int, counts: tuple[int, int, int]) -> None:
         super().__init__()
-        self.key = nn.Linear(d_model, d_key, bias=False)
-        self.query = nn.Linear(d_model, d_key, bias=False)
-        self.word = nn.Linear(d_model, sum(counts), bias=False)
+        self.key = nn.Linear(widths.source, d_key, bias=False)
+        self.query = nn.Linear(widths.state, d_key, bias=False)
+        self.word = nn.Linear(widths.source, sum(counts), bias=False)
         signs = torch.tensor([1.0] * counts[0] + [-1.0] * counts[1] + [0.0] * counts[2])
         self.strength = nn.Parameter(_STRENGTH * signs)
         self.scale = d_key**-0.5

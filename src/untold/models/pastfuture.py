@@ -1,10 +1,11 @@
 """Past and future on top of any backbone: separate, fuse, and the heads that the losses train.
 
-    o_t = z_t + fusion([z_t; Omega_P; Omega_F])
+    o_t = finish(readout_t + fusion([z_t; Omega_P; Omega_F]))
 
-The fusion starts at zero, so that a model built on a trained backbone begins as that backbone. The
-redundant capsules compete for words and are read by nothing. The heads serve training and analysis
-alone: a model without them translates the same.
+where the readout of a Transformer is z_t itself and nothing is left to finish. The fusion starts at
+zero, so that a model built on a trained backbone begins as that backbone. The redundant capsules
+compete for words and are read by nothing. The heads serve training and analysis alone: a model
+without them translates the same.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from untold.config import ModelConfig
-from untold.models.backbone import Source
+from untold.models.backbone import Source, Widths
 from untold.models.coverage import Coverage
 from untold.models.layers import FeedForward
 from untold.models.routing import Routed
@@ -37,26 +38,27 @@ class Separated:
 class PastFuture(nn.Module):
     """A separator, its fusion into the decoder, and its heads."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, widths: Widths) -> None:
+        """`widths`: of the backbone that all of it sits on."""
         super().__init__()
-        settings, d_model = config.separator, config.d_model
-        d_capsule = settings.d_capsule or max(1, d_model // 2)
+        settings = config.separator
+        d_capsule = settings.d_capsule or max(1, widths.output // 2)
         self.counts = settings.counts
         self.backbone_gradient = settings.backbone_gradient
-        self.separator = SEPARATORS[settings.kind](settings, d_model, d_capsule)
+        self.separator = SEPARATORS[settings.kind](settings, widths, d_capsule)
         self.coverage = None
         if settings.kind == "gdr" and settings.coverage and settings.num_iterations > 1:
-            self.coverage = Coverage(d_model, d_capsule, self.counts)
+            self.coverage = Coverage(widths, d_capsule, self.counts)
         self.scale = None
         if settings.capsule_scale:
             # Squashed capsules are shorter than one: too short for heads over a vocabulary.
             self.scale = nn.Parameter(torch.full((sum(self.counts[:2]),), d_capsule**0.5))
-        widths = (self.counts[0] * d_capsule, self.counts[1] * d_capsule)
+        capsules = (self.counts[0] * d_capsule, self.counts[1] * d_capsule)
         if settings.fusion == "ffn":
-            self.fusion = FeedForwardFusion(config, sum(widths))
+            self.fusion = FeedForwardFusion(config, widths, sum(capsules))
         else:
-            self.fusion = LinearFusion(config, sum(widths))
-        self.heads = Heads(widths, d_model, to_state=settings.bca_direction == "capsule_to_state")
+            self.fusion = LinearFusion(widths, sum(capsules))
+        self.heads = Heads(capsules, widths, to_state=settings.bca_direction == "capsule_to_state")
 
     def damp(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """x, of whose gradient only a share goes on to the backbone."""
@@ -99,20 +101,20 @@ class PastFuture(nn.Module):
         shares = torch.stack([part.sum(-1) for part in parts], dim=-1)
         return Separated(routed, past.flatten(2), future.flatten(2), shares, covered)
 
-    def fuse(self, states: Float[Tensor, "b t d"], separated: Separated) -> Float[Tensor, "b t d"]:
-        """o, the holistic context: what the output layer reads."""
+    def fuse(self, states: Float[Tensor, "b t d"], separated: Separated) -> Float[Tensor, "b t o"]:
+        """What past and future add to the readout; zero at first."""
         return self.fusion(states, torch.cat([separated.past, separated.future], dim=-1))
 
 
 class FeedForwardFusion(nn.Module):
-    """z + FFN(norm([z; capsules])), as in the paper."""
+    """FFN(norm([z; capsules])), as in the paper."""
 
-    def __init__(self, config: ModelConfig, width: int) -> None:
+    def __init__(self, config: ModelConfig, widths: Widths, capsules: int) -> None:
+        """`capsules`: how wide all that is fed is."""
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model + width)
-        self.transform = FeedForward(
-            config.d_model + width, config.d_ffn, config.dropout, d_out=config.d_model
-        )
+        width = widths.state + capsules
+        self.norm = nn.LayerNorm(width)
+        self.transform = FeedForward(width, config.d_ffn, config.dropout, d_out=widths.output)
         nn.init.xavier_uniform_(self.transform.inner.weight)
         nn.init.zeros_(self.transform.inner.bias)
         nn.init.zeros_(self.transform.outer.weight)
@@ -125,17 +127,18 @@ class FeedForwardFusion(nn.Module):
 
     def forward(
         self, states: Float[Tensor, "b t d"], capsules: Float[Tensor, "b t w"]
-    ) -> Float[Tensor, "b t d"]:
+    ) -> Float[Tensor, "b t o"]:
         """Position by position."""
-        return states + self.transform(self.norm(torch.cat([states, capsules], dim=-1)))
+        return self.transform(self.norm(torch.cat([states, capsules], dim=-1)))
 
 
 class LinearFusion(nn.Module):
-    """z + W capsules: nearly free."""
+    """W capsules: nearly free."""
 
-    def __init__(self, config: ModelConfig, width: int) -> None:
+    def __init__(self, widths: Widths, capsules: int) -> None:
+        """`capsules`: how wide all that is fed is."""
         super().__init__()
-        self.transform = nn.Linear(width, config.d_model, bias=False)
+        self.transform = nn.Linear(capsules, widths.output, bias=False)
         nn.init.zeros_(self.transform.weight)
 
     @property
@@ -144,25 +147,25 @@ class LinearFusion(nn.Module):
         return not self.transform.weight.any()
 
     def forward(
-        self, states: Float[Tensor, "b t d"], capsules: Float[Tensor, "b t w"]
-    ) -> Float[Tensor, "b t d"]:
+        self,
+        states: Float[Tensor, "b t d"],  # noqa: ARG002
+        capsules: Float[Tensor, "b t w"],
+    ) -> Float[Tensor, "b t o"]:
         """Position by position."""
-        return states + self.transform(capsules)
+        return self.transform(capsules)
 
 
 class Heads(nn.Module):
     """Linear maps between capsules and words (bags) or decoder states (agreement)."""
 
-    def __init__(self, widths: tuple[int, int], d_model: int, *, to_state: bool) -> None:
-        """`widths`: of the past and the future capsules; `to_state`: agreement maps capsules."""
+    def __init__(self, capsules: tuple[int, int], widths: Widths, *, to_state: bool) -> None:
+        """`capsules`: how wide past and future are; `to_state`: agreement maps capsules."""
         super().__init__()
-        past, future = widths
-        self.to_state = to_state
-        self.bow_past = nn.Linear(past, d_model, bias=False)
-        self.bow_future = nn.Linear(future, d_model, bias=False)
-        self.bca_past = nn.Linear(*((past, d_model) if to_state else (d_model, past)), bias=False)
-        self.bca_future = nn.Linear(
-            *((future, d_model) if to_state else (d_model, future)), bias=False
-        )
+        past, future = capsules
+        state, self.to_state = widths.state, to_state
+        self.bow_past = nn.Linear(past, widths.output, bias=False)
+        self.bow_future = nn.Linear(future, widths.output, bias=False)
+        self.bca_past = nn.Linear(*((past, state) if to_state else (state, past)), bias=False)
+        self.bca_future = nn.Linear(*((future, state) if to_state else (state, future)), bias=False)
         for head in (self.bow_past, self.bow_future, self.bca_past, self.bca_future):
             nn.init.xavier_uniform_(head.weight)

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untold.config import SeparatorConfig
+from untold.models.backbone import Widths
 from untold.models.routing import Routed, mlp_scores, route, squash, uniform
 
 __all__ = [
@@ -35,10 +36,10 @@ _LARGEST = 1e15
 class Separator(nn.Module, ABC):
     """v[i,j] = W_j h[i]: every source word votes for every capsule."""
 
-    def __init__(self, config: SeparatorConfig, d_model: int, d_capsule: int) -> None:
+    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
         super().__init__()
         self.counts = config.counts
-        self.vote = nn.Linear(d_model, sum(self.counts) * d_capsule, bias=False)
+        self.vote = nn.Linear(widths.source, sum(self.counts) * d_capsule, bias=False)
         _initialise_by_capsule(self.vote, d_capsule)
 
     def votes(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b j i c"]:
@@ -67,14 +68,14 @@ class Separator(nn.Module, ABC):
 class GuidedRouting(Separator):
     """GDR: routing by agreement, seen from the decoder state."""
 
-    def __init__(self, config: SeparatorConfig, d_model: int, d_capsule: int) -> None:
-        super().__init__(config, d_model, d_capsule)
+    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
+        super().__init__(config, widths, d_capsule)
         self.rounds = config.num_iterations - 1
         self.agreement = None  # a single round is uniform: there is nothing to agree on
         if self.rounds and config.agreement == "dot":
-            self.agreement = DotAgreement(d_model, d_capsule, sum(self.counts))
+            self.agreement = DotAgreement(widths.state, d_capsule, sum(self.counts))
         elif self.rounds:
-            self.agreement = MlpAgreement(d_model, d_capsule)
+            self.agreement = MlpAgreement(widths.state, d_capsule)
 
     def cast(self, states: Float[Tensor, "b i d"], mask: Bool[Tensor, "b i"]) -> tuple[Tensor, ...]:
         """Votes, the capsules of the first round as the agreement sees them, and its keys."""
@@ -111,9 +112,9 @@ class GuidedRouting(Separator):
 class DotAgreement(nn.Module):
     """<v[i,j], W_o Omega[j] + W_z^(j) z> / sqrt(c): every capsule has a guide of its own."""
 
-    def __init__(self, d_model: int, d_capsule: int, capsules: int) -> None:
+    def __init__(self, d_state: int, d_capsule: int, capsules: int) -> None:
         super().__init__()
-        self.guide = nn.Linear(d_model, capsules * d_capsule, bias=False)
+        self.guide = nn.Linear(d_state, capsules * d_capsule, bias=False)
         self.capsule = nn.Linear(d_capsule, d_capsule, bias=False)
         self.scale = d_capsule**-0.5
         self.capsules = capsules
@@ -138,9 +139,9 @@ class DotAgreement(nn.Module):
 class MlpAgreement(nn.Module):
     """w . tanh(W_z z + W_v v[i,j] + W_o Omega[j] + bias): one for all capsules, as in the paper."""
 
-    def __init__(self, d_model: int, d_capsule: int) -> None:
+    def __init__(self, d_state: int, d_capsule: int) -> None:
         super().__init__()
-        self.guide = nn.Linear(d_model, d_capsule)
+        self.guide = nn.Linear(d_state, d_capsule)
         self.key = nn.Linear(d_capsule, d_capsule, bias=False)
         self.capsule = nn.Linear(d_capsule, d_capsule, bias=False)
         self.weight = nn.Parameter(torch.empty(d_capsule).uniform_(-1, 1) / d_capsule)
@@ -166,10 +167,10 @@ class MlpAgreement(nn.Module):
 class ClassifierSeparator(Separator):
     """CLF: softmax over the categories of an MLP over [z; h[i]], each word by itself."""
 
-    def __init__(self, config: SeparatorConfig, d_model: int, d_capsule: int) -> None:
-        super().__init__(config, d_model, d_capsule)
-        self.key = nn.Linear(d_model, d_capsule, bias=False)
-        self.guide = nn.Linear(d_model, d_capsule)
+    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
+        super().__init__(config, widths, d_capsule)
+        self.key = nn.Linear(widths.source, d_capsule, bias=False)
+        self.guide = nn.Linear(widths.state, d_capsule)
         self.classes = nn.Linear(d_capsule, sum(count > 0 for count in self.counts))
 
     def cast(
@@ -197,10 +198,10 @@ class ClassifierSeparator(Separator):
 class AttentionSeparator(Separator):
     """ATTN: two attentions of their own, for past and future, each summing to one over words."""
 
-    def __init__(self, config: SeparatorConfig, d_model: int, d_capsule: int) -> None:
-        super().__init__(config, d_model, d_capsule)
-        self.key = nn.Linear(d_model, 2 * d_capsule, bias=False)
-        self.guide = nn.Linear(d_model, 2 * d_capsule)
+    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
+        super().__init__(config, widths, d_capsule)
+        self.key = nn.Linear(widths.source, 2 * d_capsule, bias=False)
+        self.guide = nn.Linear(widths.state, 2 * d_capsule)
         self.weight = nn.Parameter(torch.empty(2, d_capsule))
         nn.init.xavier_uniform_(self.weight)
 

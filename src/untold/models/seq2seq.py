@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untold.errors import UntoldError
-from untold.models.backbone import Backbone, DecoderState, Source
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source
 from untold.models.pastfuture import PastFuture, Separated
 
 __all__ = ["CoveringState", "Outputs", "Seq2Seq", "Step"]
@@ -19,7 +19,7 @@ class Outputs:
 
     source: Source
     states: Float[Tensor, "b t d"]  # z, the decoder states
-    holistic: Float[Tensor, "b t d"]  # o, what the output layer reads
+    holistic: Float[Tensor, "b t o"]  # o, what the output layer reads
     attention: Float[Tensor, "b t i"] | None = None
     separated: Separated | None = None
 
@@ -76,12 +76,11 @@ class Seq2Seq(nn.Module):
     ) -> Outputs:
         """The same on a source that is read already."""
         decoded = self.backbone.decode(source, prefix, attention=attention)
-        states, separated = decoded.states, None
-        holistic = states
+        separated = None
         if self.past_future is not None:
-            separated = self.past_future.separate(source, states)
-            holistic = self.past_future.fuse(states, separated)
-        return Outputs(source, states, holistic, decoded.attention, separated)
+            separated = self.past_future.separate(source, decoded.states)
+        holistic = self._read_out(decoded, separated)
+        return Outputs(source, decoded.states, holistic, decoded.attention, separated)
 
     def freeze_backbone(self) -> None:
         """Let nothing learn that has a part in translations: only the separator and its heads."""
@@ -133,9 +132,16 @@ class Seq2Seq(nn.Module):
             covered, state = state.covered.view(*last.shape, -1), state.backbone
         decoded, state = self.backbone.step(source, last, state, attention=attention)
         if self.past_future is None:
-            return Step(self.logits(decoded.states), state, decoded.attention)
+            return Step(self.logits(self._read_out(decoded, None)), state, decoded.attention)
         separated = self.past_future.separate(source, decoded.states, covered)
         if separated.covered is not None:
             state = CoveringState(state, separated.covered.flatten(0, 1))
-        holistic = self.past_future.fuse(decoded.states, separated)
+        holistic = self._read_out(decoded, separated)
         return Step(self.logits(holistic), state, decoded.attention, separated.shares)
+
+    def _read_out(self, decoded: Decoded, separated: Separated | None) -> Float[Tensor, "b t o"]:
+        """o, the holistic context: what the output layer reads."""
+        readout = decoded.states if decoded.readout is None else decoded.readout
+        if self.past_future is not None and separated is not None:
+            readout = readout + self.past_future.fuse(decoded.states, separated)
+        return self.backbone.finish(readout)

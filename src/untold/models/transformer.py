@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untold.config import ModelConfig
-from untold.models.backbone import Backbone, Decoded, DecoderState, Source
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 from untold.models.layers import (
     Dropout,
     FeedForward,
@@ -65,6 +65,7 @@ class Transformer(Backbone):
         """`vocabularies`: source and target sizes; `shared`: both are one vocabulary."""
         super().__init__()
         self.d_model = config.d_model
+        self.widths = Widths(config.d_model, config.d_model, config.d_model)
         source_size, target_size = vocabularies
         target = nn.Embedding(target_size, config.d_model)
         source = target if shared else nn.Embedding(source_size, config.d_model)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from toys import separator, toy_batch, toy_model, words
+from untold.models.backbone import Widths
 from untold.models.coverage import Coverage
 
 B, S, T, D, C = 3, 5, 7, 13, 17
@@ -18,7 +19,7 @@ def waves(*shape, start=0):
 
 @pytest.fixture
 def coverage():
-    module = Coverage(D, C, COUNTS)
+    module = Coverage(Widths(D, D, D), C, COUNTS)
     for number, parameter in enumerate(module.parameters()):
         parameter.data = waves(*parameter.shape, start=100 * number)
     return module
@@ -53,7 +54,7 @@ def test_the_prior_is_its_formula(coverage):
 
 
 def test_at_first_a_word_looked_at_is_past_and_any_other_future():
-    module = Coverage(D, C, COUNTS)
+    module = Coverage(Widths(D, D, D), C, COUNTS)
     _, by_word = module.cast(waves(1, S, D))
     covered = torch.tensor([[[0.0, 1.0, 0.0, 0.0, 2.0]]])
     past, future, redundant = module.prior(by_word, covered)[0, :, 0].split(COUNTS)

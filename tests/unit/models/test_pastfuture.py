@@ -8,6 +8,7 @@ from toys import SEPARATORS, separator, toy_batch, toy_model, words
 from untold.config import DecodeConfig, ModelConfig
 from untold.decoding import Sentences, Show, search
 from untold.errors import UntoldError
+from untold.models.backbone import Source, Widths
 from untold.models.build import build_model
 from untold.models.pastfuture import PastFuture
 from untold.training.warmstart import warm_start
@@ -56,7 +57,7 @@ def test_capsules_are_laid_side_by_side_and_scaled_each_by_its_own(scaled):
 
 def test_scales_begin_at_the_square_root_of_the_width():
     shape = {"d_model": 8, "d_ffn": 6, "heads": 2, "separator": separator("gdr-dot")}
-    module = PastFuture(ModelConfig.model_validate(shape))
+    module = PastFuture(ModelConfig.model_validate(shape), Widths(8, 8, 8))
     torch.testing.assert_close(module.scale.detach(), torch.full((FED,), 17**0.5))
 
 
@@ -83,6 +84,21 @@ def test_the_fusions_are_their_formulas():
             expected = outputs.states + part.transform.outer(F.relu(part.transform.inner(joined)))
         torch.testing.assert_close(outputs.holistic, expected)
         assert (outputs.holistic - outputs.states).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("fusion", ["ffn", "linear"])
+@pytest.mark.parametrize("name", SEPARATORS)
+@torch.no_grad()
+def test_source_state_and_output_may_differ_in_width(name, fusion):
+    settings = {"separator": separator(name, fusion=fusion, coverage=True, d_capsule=None)}
+    module = PastFuture(ModelConfig.model_validate(settings), Widths(13, 11, 7))
+    source = module.cast(Source(torch.ones(2, 5, 13), torch.ones(2, 5, dtype=torch.bool)))
+    states = torch.ones(2, 3, 11)
+    separated = module.separate(source, states)
+    assert separated.past.shape == (2, 3, 2 * 3), "two capsules, half as wide as the output each"
+    assert module.fuse(states, separated).shape == (2, 3, 7)
+    assert module.heads.bow_past(separated.past).shape == (2, 3, 7), "words are what is put out"
+    assert module.heads.bca_past(states).shape == separated.past.shape
 
 
 @pytest.mark.parametrize("fusion", ["ffn", "linear"])

@@ -11,6 +11,7 @@ import torch
 from toys import SEPARATORS as NAMES
 from toys import fill, separator
 from untold.config import SeparatorConfig
+from untold.models.backbone import Widths
 from untold.models.separators import SEPARATORS
 
 B, S, T, D = 3, 5, 7, 13
@@ -21,7 +22,7 @@ GUIDED |= {"attn": "guide"}
 
 def make(name, **settings):
     config = SeparatorConfig.model_validate(separator(name, **settings))
-    return fill(SEPARATORS[config.kind](config, D, config.d_capsule))
+    return fill(SEPARATORS[config.kind](config, Widths(D, D, D), config.d_capsule))
 
 
 def waves(*shape, start=0.0):

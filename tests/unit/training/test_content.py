@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from untold.models.backbone import Widths
 from untold.models.pastfuture import Heads, Separated
 from untold.models.routing import Routed
 from untold.training.content import content_loss, running_means
@@ -26,7 +27,7 @@ def separated(past, future):
 
 
 def heads(past, future, d_model, *, to_state):
-    made = Heads((past, future), d_model, to_state=to_state).double()
+    made = Heads((past, future), Widths(d_model, d_model, 7), to_state=to_state).double()
     with torch.no_grad():
         for k, parameter in enumerate(made.parameters()):
             parameter.copy_(waves(*parameter.shape, start=k))
