@@ -9,11 +9,14 @@ fast form of everything it offers: fused attention and torch's cross-entropy. Jo
 this project's environment and takes part where it can be imported.
 
 With --past-future it is the model against itself: plain, GDR, GDR with each auxiliary loss and with
-both, all with the settings that untold has by default.
+both, all with the settings that untold has by default. With --rnmt it is the recurrent models, and
+beside them the limit: torch's own GRU in the same shape, without attention.
 """
 
 import argparse
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -27,6 +30,8 @@ from contenders import (
     varied,
 )
 from race import run_race, write_json
+from recurrent import GruLimit, recurrent_shape, recurrent_variants
+from untold.config import Config
 from workload import Workload, add_options, read_workload, training_batches
 
 
@@ -36,7 +41,9 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--batches", type=int, default=4, help="updates of each contender a round")
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--past-future", action="store_true", help="race what past/future costs")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--past-future", action="store_true", help="race what past/future costs")
+    what.add_argument("--rnmt", action="store_true", help="race the recurrent models")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     workload = read_workload(options)
@@ -49,33 +56,40 @@ def main() -> None:
         {"target tokens": sum(batch.target_tokens for batch in batches)},
         options,
     )
-    print(race.table(relative=options.past_future))
+    print(race.table(relative=options.past_future or options.rnmt))
     if options.json:
         write_json(options.json, [race], {"load": os.getloadavg(), **_facts(options)})
 
 
 def _all_contenders(options: argparse.Namespace, workload: Workload) -> list[TrainingContender]:
-    return (_variants if options.past_future else _contenders)(options, workload)
-
-
-def _variants(options: argparse.Namespace, workload: Workload) -> list[TrainingContender]:
     config = shape(options.preset, options.dropout)
+    if options.past_future:
+        return _variants(config, past_future_variants(), options.vocabulary, workload)
+    if options.rnmt:
+        config = recurrent_shape(config, options.preset)
+        found = _variants(config, recurrent_variants(), options.vocabulary, workload)
+        return [*found, GruLimit(config, options.vocabulary)]
+    return _contenders(config, options.vocabulary, workload)
+
+
+def _variants(
+    config: Config, variants: Mapping[str, Any], vocabulary: int, workload: Workload
+) -> list[TrainingContender]:
     found: list[TrainingContender] = []
-    for name, changes in past_future_variants().items():
-        variant = UntoldTraining(varied(config, changes), options.vocabulary, workload)
+    for name, changes in variants.items():
+        variant = UntoldTraining(varied(config, changes), vocabulary, workload)
         variant.name = name
         found.append(variant)
     return found
 
 
-def _contenders(options: argparse.Namespace, workload: Workload) -> list[TrainingContender]:
-    config = shape(options.preset, options.dropout)
+def _contenders(config: Config, vocabulary: int, workload: Workload) -> list[TrainingContender]:
     found: list[TrainingContender] = [
-        UntoldTraining(config, options.vocabulary, workload),
-        MarianTraining(config, options.vocabulary),
+        UntoldTraining(config, vocabulary, workload),
+        MarianTraining(config, vocabulary),
     ]
     try:
-        found.append(JoeyTraining(config, options.vocabulary))
+        found.append(JoeyTraining(config, vocabulary))
     except ImportError as error:
         print(f"JoeyNMT does not take part: {error}")
     sizes = {c.name: sum(p.numel() for p in c.model.parameters()) for c in found}

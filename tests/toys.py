@@ -20,6 +20,28 @@ from untold.models.seq2seq import Seq2Seq
 Module = TypeVar("Module", bound=torch.nn.Module)
 LETTERS = "abcdefgh"
 
+# The smallest shapes of a run and of a model by formula, by backbone; widths that differ, do.
+RUN_SHAPES: dict[str, dict[str, Any]] = {
+    "transformer": {
+        "d_model": 8,
+        "d_ffn": 12,
+        "heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    },
+    "rnmt": {"d_embedding": 6, "d_model": 8, "d_ffn": 12},
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "transformer": {
+        "d_model": 44,
+        "d_ffn": 19,
+        "heads": 11,
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+    },
+    "rnmt": {"preset": "tiny", "d_embedding": 22, "d_model": 14, "d_ffn": 19, "encoder_layers": 2},
+}
+
 # Every way of telling past from future; `separator` gives them capsules of distinct numbers.
 SEPARATORS: dict[str, dict[str, Any]] = {
     "gdr-dot": {"kind": "gdr", "agreement": "dot"},
@@ -46,6 +68,7 @@ def _words(dice: random.Random) -> list[str]:
 
 def toy_values(root: Path, **sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings of a run of seconds, as a TOML file would have them; dropout is on."""
+    backbone = sections.get("model", {}).get("backbone", "transformer")
     values: dict[str, dict[str, Any]] = {
         "data": {
             "root": str(root),
@@ -54,14 +77,7 @@ def toy_values(root: Path, **sections: Mapping[str, Any]) -> dict[str, dict[str,
             "bleu_tokenize": "none",
         },
         "tokenizer": {"size": 40},
-        "model": {
-            "preset": "tiny",
-            "d_model": 8,
-            "d_ffn": 12,
-            "heads": 2,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-        },
+        "model": {"preset": "tiny", **RUN_SHAPES[backbone]},
         "train": {
             "steps": 12,
             "batch_tokens": 60,
@@ -95,7 +111,7 @@ def toy_model(
     vocabularies: tuple[int, int] = (13, 13), *, shared: bool = True, **settings: Any
 ) -> Seq2Seq:
     """A model in evaluation mode whose weights are a closed formula, free of torch's generators."""
-    small = {"d_model": 44, "d_ffn": 19, "heads": 11, "encoder_layers": 2, "decoder_layers": 3}
+    small = SHAPES[settings.get("backbone", "transformer")]
     config = ModelConfig.model_validate(small | settings)
     return fill(build_model(config, vocabularies, shared=shared)).eval()
 

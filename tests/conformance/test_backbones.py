@@ -23,6 +23,7 @@ from untold.config import DecodeConfig, TrainConfig
 from untold.corpus.batches import collate
 from untold.corpus.vocabulary import BOS, EOS, PAD
 from untold.decoding import Sentences, Show, score_pairs, search
+from untold.decoding.constraints import NEVER_SAID
 from untold.models.build import BACKBONES, build_model
 from untold.models.files import TrainedModel, load_model, save_model
 from untold.models.seq2seq import CoveringState
@@ -321,7 +322,7 @@ def test_a_beam_of_one_is_greedy_search(model, source_ids, mask):
             prefix = torch.tensor([tokens])
             outputs = model(source_ids[row : row + 1], mask[row : row + 1], prefix)
             logits = model.logits(outputs.holistic[0, -1])
-            logits[[PAD, BOS]] = -torch.inf
+            logits[list(NEVER_SAID)] = -torch.inf
             tokens.append(int(logits.argmax()))
         tokens[-1] = EOS  # by force at the limit
         assert found[row][0].tokens == tuple(tokens[1:-1])

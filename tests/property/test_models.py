@@ -5,12 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toys import toy_batch, toy_model
+from toys import RUN_SHAPES, toy_batch, toy_model
 from untold.models.build import BACKBONES
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5)
 MODELS = {
-    name: toy_model(backbone=name, d_model=8, heads=2, encoder_layers=1) for name in BACKBONES
+    name: toy_model(backbone=name, **{**RUN_SHAPES[name], "encoder_layers": 1})
+    for name in BACKBONES
 }
 
 

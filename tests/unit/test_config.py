@@ -43,6 +43,13 @@ def test_every_problem_is_named_with_its_value() -> None:
         ({"data": {"lowercase": "no"}}, "data.lowercase"),
         ({"model": {"d_model": 100, "heads": 3}}, "d_model 100 is not a multiple of heads 3"),
         ({"model": {"d_model": 15, "heads": 5}}, "d_model 15 is odd"),
+        ({"model": {"d_embedding": 64}}, "as wide as d_model, here 512: leave d_embedding out"),
+        ({"model": {"backbone": "rnmt", "heads": 4}}, "heads 4 means nothing to rnmt, where it is"),
+        ({"model": {"backbone": "rnmt", "decoder_layers": 2}}, "leave decoder_layers out"),
+        ({"model": {"backbone": "rnmt", "activation_dropout": 0.1}}, "leave activation_dropout"),
+        ({"model": {"backbone": "rnmt", "preset": "big"}}, "rnmt has tiny, small, base"),
+        ({"model": {"backbone": "rnmt", "preset": "huge"}}, 'model.preset = "huge"'),
+        ({"model": {"backbone": "rnn"}}, 'model.backbone = "rnn"'),
         ({"decode": {"beam": 2, "nbest": 5}}, "nbest 5 needs a beam"),
         ({"tokenizer": {"kind": "word", "dropout": 0.1}}, "word has none: set it to 0"),
         ({"train": {"validate_bleu": False}}, "set best_by"),
@@ -59,11 +66,20 @@ def test_wrong_types_and_contradictions_are_refused(values: dict, expected: str)
     assert expected in refusal(values)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_fills_in_what_is_not_written_out(name: str) -> None:
-    config = parse_config({"model": {"preset": name, "d_ffn": 24}}).model
-    assert config.d_model == PRESETS[name]["d_model"]
+@pytest.mark.parametrize(("backbone", "name"), [(b, name) for b in PRESETS for name in PRESETS[b]])
+def test_a_preset_fills_in_what_is_not_written_out(backbone: str, name: str) -> None:
+    config = parse_config({"model": {"backbone": backbone, "preset": name, "d_ffn": 24}}).model
+    assert config.d_model == PRESETS[backbone][name]["d_model"]
     assert config.d_ffn == 24
+    assert parse_config_json(Config(model=config).model_dump_json(), "here").model == config
+
+
+def test_presets_of_a_recurrent_model_are_its_own() -> None:
+    config = parse_config({"model": {"backbone": "rnmt"}}).model
+    assert (config.d_embedding, config.d_model, config.heads) == (512, 1024, 1)
+    assert (config.encoder_layers, config.decoder_layers) == (1, 1)
+    one = {"backbone": "rnmt", "heads": 1, "decoder_layers": 1, "attention_dropout": 0.0}
+    assert parse_config({"model": one}).model == config, "what is true may be written out"
 
 
 def test_one_corpus_or_several() -> None:

@@ -10,11 +10,33 @@ from untold.config.section import Count, CountOrZero, Fraction, Section, with_pr
 __all__ = ["PRESETS", "SEPARATOR_PRESETS", "ModelConfig", "SeparatorConfig"]
 
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+_TRANSFORMER: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"d_model": 128, "d_ffn": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4},
     "small": {"d_model": 256, "d_ffn": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
     "base": {"d_model": 512, "d_ffn": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
     "big": {"d_model": 1024, "d_ffn": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
+}
+
+# What a recurrent model has of the Transformer's keys, whether it is written out or not.
+_RECURRENT_FIXED: Mapping[str, Any] = {
+    "heads": 1,
+    "decoder_layers": 1,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+}
+_RECURRENT: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {"d_embedding": 128, "d_model": 192, "d_ffn": 256},
+    "small": {"d_embedding": 256, "d_model": 512, "d_ffn": 1024},
+    "base": {"d_embedding": 512, "d_model": 1024, "d_ffn": 2048},
+}
+
+# By backbone, then by name.
+PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "transformer": _TRANSFORMER,
+    "rnmt": {
+        name: {**shape, **_RECURRENT_FIXED, "encoder_layers": 1}
+        for name, shape in _RECURRENT.items()
+    },
 }
 
 
@@ -56,9 +78,10 @@ class SeparatorConfig(Section):
 class ModelConfig(Section):
     """The shape of the model. A preset fills in what is not written out beside it."""
 
-    backbone: Literal["transformer"] = "transformer"
+    backbone: Literal["transformer", "rnmt"] = "transformer"
     preset: Literal["tiny", "small", "base", "big"] = "base"
-    d_model: Count = 512
+    d_embedding: Count | None = None  # of a recurrent model; None: d_model
+    d_model: Count = 512  # of a recurrent model: of its decoder, and of each encoder direction
     d_ffn: Count = 2048
     heads: Count = 8
     encoder_layers: Count = 6
@@ -72,10 +95,36 @@ class ModelConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _fill_preset(cls, data: Any) -> Any:
-        return with_preset(data, PRESETS, cls.model_fields["preset"].default)
+        if not isinstance(data, dict):
+            return data
+        fields = cls.model_fields
+        backbone = str(data.get("backbone", fields["backbone"].default))
+        presets, preset = PRESETS.get(backbone, {}), data.get("preset", fields["preset"].default)
+        if presets and preset in PRESETS["transformer"] and preset not in presets:
+            raise ValueError(f"preset {preset}: {backbone} has {', '.join(presets)}")
+        return with_preset(data, presets, fields["preset"].default)
+
+    @model_validator(mode="after")
+    def _keys_mean_something(self) -> "ModelConfig":
+        if self.backbone == "transformer":
+            if self.d_embedding not in (None, self.d_model):
+                raise ValueError(
+                    f"d_embedding {self.d_embedding}: a transformer's embeddings are as wide as "
+                    f"d_model, here {self.d_model}: leave d_embedding out"
+                )
+            return self
+        for key, value in _RECURRENT_FIXED.items():
+            if getattr(self, key) != value:
+                raise ValueError(
+                    f"{key} {getattr(self, key)} means nothing to {self.backbone}, where it is "
+                    f"{value}: leave {key} out"
+                )
+        return self
 
     @model_validator(mode="after")
     def _heads_divide(self) -> "ModelConfig":
+        if self.backbone != "transformer":
+            return self
         if self.d_model % self.heads:
             raise ValueError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
         if self.d_model % 2:

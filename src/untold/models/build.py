@@ -5,13 +5,14 @@ from collections.abc import Callable
 from untold.config import ModelConfig
 from untold.models.backbone import Backbone
 from untold.models.pastfuture import PastFuture
+from untold.models.rnmt import Rnmt
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
 
 __all__ = ["BACKBONES", "build_model"]
 
 # A backbone is built from its configuration, (source, target) vocabulary sizes and `shared`.
-BACKBONES: dict[str, Callable[..., Backbone]] = {"transformer": Transformer}
+BACKBONES: dict[str, Callable[..., Backbone]] = {"transformer": Transformer, "rnmt": Rnmt}
 
 
 def build_model(config: ModelConfig, vocabularies: tuple[int, int], *, shared: bool) -> Seq2Seq:

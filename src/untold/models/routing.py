@@ -18,7 +18,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["Routed", "mlp_scores", "route", "squash", "squash_gradient", "uniform"]
+__all__ = [
+    "Routed",
+    "mlp_scores",
+    "route",
+    "sigmoid_scores",
+    "squash",
+    "squash_gradient",
+    "uniform",
+]
 
 _SHORTEST = 1e-6
 _TILE = 65_536  # values of one tile: measured, what stays in a core's cache
@@ -108,12 +116,17 @@ def mlp_scores(
 
     tanh(x) = 2 sigmoid(2x) - 1, and sigmoid is the cheaper of the two on a CPU.
     """
+    scores = sigmoid_scores(2 * keys.flatten(0, 1), 2 * query.flatten(0, 1), 2 * weight)
+    return scores.view(*keys.shape[:2], query.shape[2], keys.shape[2])
+
+
+def sigmoid_scores(
+    keys: Float[Tensor, "n i c"], query: Float[Tensor, "n t c"], weight: Float[Tensor, " c"]
+) -> Float[Tensor, "n t i"]:
+    """weight . sigmoid(keys + query) for each pair."""
     if keys.device.type != "cpu":
-        hidden = (2 * keys[:, :, None] + 2 * query[:, :, :, None]).sigmoid()
-        return hidden @ (2 * weight)
-    return _SigmoidScores.apply(2 * keys.flatten(0, 1), 2 * query.flatten(0, 1), 2 * weight).view(
-        *keys.shape[:2], query.shape[2], keys.shape[2]
-    )
+        return (keys[:, None] + query[:, :, None]).sigmoid() @ weight
+    return _SigmoidScores.apply(keys, query, weight)
 
 
 class _SigmoidScores(torch.autograd.Function):

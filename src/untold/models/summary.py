@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from untold.config import SeparatorConfig
+from untold.config import ModelConfig, SeparatorConfig
 from untold.models.files import TrainedModel, find_model
 
 __all__ = ["summarise"]
@@ -23,7 +23,7 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
         "languages": f"{config.data.source_language} -> {config.data.target_language}",
         "backbone": shape.backbone,
         "layers": f"{shape.encoder_layers} + {shape.decoder_layers}",
-        "width": f"{shape.d_model} / {shape.d_ffn}, {shape.heads} heads",
+        "width": _width(shape),
         "past and future": _separator(shape.separator),
         "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
         f"{' (one for both)' if trained.tokenizers.joint else ''}, {config.tokenizer.kind}",
@@ -32,6 +32,12 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
         "parameters to translate with": total - heads,
         "decoding": ", ".join(f"{k} {v}" for k, v in config.decode.model_dump().items()),
     }
+
+
+def _width(shape: ModelConfig) -> str:
+    if shape.backbone == "transformer":
+        return f"{shape.d_model} / {shape.d_ffn}, {shape.heads} heads"
+    return f"{shape.d_model}, embeddings {shape.d_embedding or shape.d_model}"
 
 
 def _separator(config: SeparatorConfig) -> str:

@@ -192,6 +192,14 @@ def test_a_summary_leaves_out_the_heads_that_no_translation_needs(root, tmp_path
     assert summary["parameters"] - summary["parameters to translate with"] == heads
 
 
+def test_a_summary_of_a_recurrent_model_names_its_own_widths(root, tmp_path):
+    save_model(tmp_path / "rnmt", make(root, model={"backbone": "rnmt"}))
+    summary = summarise(load_model(tmp_path / "rnmt"), tmp_path / "rnmt")
+    assert (summary["backbone"], summary["layers"]) == ("rnmt", "1 + 1")
+    assert summary["width"] == "8, embeddings 6"
+    assert summary["parameters"] - summary["parameters without embeddings"] == 6 * 40
+
+
 def test_a_model_from_before_separators_still_loads(saved):
     def forget(directory):
         values = json.loads((directory / "config.json").read_text())

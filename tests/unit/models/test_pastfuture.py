@@ -4,12 +4,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from toys import SEPARATORS, separator, toy_batch, toy_model, words
+from toys import SEPARATORS, SHAPES, separator, toy_batch, toy_model, words
 from untold.config import DecodeConfig, ModelConfig
 from untold.decoding import Sentences, Show, search
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
-from untold.models.build import build_model
+from untold.models.build import BACKBONES, build_model
 from untold.models.pastfuture import PastFuture
 from untold.training.warmstart import warm_start
 
@@ -103,11 +103,12 @@ def test_source_state_and_output_may_differ_in_width(name, fusion):
 
 @pytest.mark.parametrize("fusion", ["ffn", "linear"])
 @pytest.mark.parametrize("name", SEPARATORS)
+@pytest.mark.parametrize("backbone", BACKBONES)
 @torch.no_grad()
-def test_a_model_built_on_a_plain_one_begins_as_it_to_the_last_bit(name, fusion):
-    plain = toy_model()
-    small = {"d_model": 44, "d_ffn": 19, "heads": 11, "encoder_layers": 2, "decoder_layers": 3}
-    settings = small | {"separator": separator(name, fusion=fusion)}
+def test_a_model_built_on_a_plain_one_begins_as_it_to_the_last_bit(backbone, name, fusion):
+    plain = toy_model(backbone=backbone)
+    settings = {**SHAPES[backbone], "backbone": backbone}
+    settings |= {"separator": separator(name, fusion=fusion)}
     model = build_model(ModelConfig.model_validate(settings), (13, 13), shared=True).eval()
     report = warm_start(model, plain)
     own = {key for key, _ in model.named_parameters() if key.startswith("past_future.")}

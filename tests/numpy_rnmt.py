@@ -1,0 +1,94 @@
+"""The recurrent model in NumPy, word by word, as its formulas are written: a test's oracle.
+
+No batches, no masks, no products made in advance: contexts are vectors here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def gru(read, recur, x, state):
+    """torch's GRU: `read` and `recur` are (weight, bias) of reset, update and new."""
+    (w, b), (u, c) = read, recur
+    d = len(state)
+    x, own = w @ x + b, u @ state + c
+    reset, keep = sigmoid(x[:d] + own[:d]), sigmoid(x[d : 2 * d] + own[d : 2 * d])
+    new = np.tanh(x[2 * d :] + reset * own[2 * d :])
+    return (1 - keep) * new + keep * state
+
+
+@dataclass(frozen=True)
+class Found:
+    states: np.ndarray
+    attention: np.ndarray
+    logits: np.ndarray
+
+
+class NumpyRnmt:
+    """Reads the parameters of a model by their names."""
+
+    def __init__(self, model):
+        self.p = {n: p.detach().numpy() for n, p in model.backbone.named_parameters()}
+        self.source = self.p["source_embedding.embedding.weight"]
+        self.target = self.p.get("target_embedding.embedding.weight", self.source)  # else shared
+        self.output = self.p.get("output.weight", self.target)  # else tied
+        self.scale = self.target.shape[1] ** 0.5
+
+    def linear(self, name):
+        return self.p[f"{name}.weight"], self.p[f"{name}.bias"]
+
+    def cell(self, name, x, state):
+        return gru(self.linear(f"{name}.read"), self.linear(f"{name}.recur"), x, state)
+
+    def encode(self, ids):
+        layer = [self.scale * self.source[i] for i in ids]
+        number = 0
+        while f"encoder.bias_ih_l{number}" in self.p:
+            forward = self.direction(layer, f"l{number}")
+            backward = self.direction(layer[::-1], f"l{number}_reverse")[::-1]
+            layer = [np.concatenate(pair) for pair in zip(forward, backward, strict=True)]
+            number += 1
+        return np.stack(layer)
+
+    def direction(self, inputs, suffix):
+        read, recur = (
+            (self.p[f"encoder.weight_{kind}_{suffix}"], self.p[f"encoder.bias_{kind}_{suffix}"])
+            for kind in ("ih", "hh")
+        )
+        state, found = np.zeros(recur[0].shape[1]), []
+        for x in inputs:
+            state = gru(read, recur, x, state)
+            found.append(state)
+        return found
+
+    def decode(self, h, prefix):
+        weight, bias = self.linear("bridge")
+        state, steps = np.tanh(weight @ h.mean(0) + bias), []
+        for word in prefix:
+            e = self.scale * self.target[word]
+            half = self.cell("first", e, state)
+            attention = self.attend(half, h)
+            context = attention @ h
+            state = self.cell("second", context, half)
+            steps.append((state, attention, self.output @ np.tanh(self.readout(e, state, context))))
+        return Found(*(np.stack(part) for part in zip(*steps, strict=True)))
+
+    def attend(self, half, h):
+        weight, bias = self.linear("attention.query")
+        keys = h @ self.p["attention.key.weight"].T
+        return softmax(np.tanh(weight @ half + bias + keys) @ self.p["attention.weight"])
+
+    def readout(self, e, state, context):
+        weight, bias = self.linear("state_readout")
+        own = self.p["word_readout.weight"] @ e + weight @ state + bias
+        return own + self.p["context_readout.weight"] @ context
