@@ -42,7 +42,13 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
-    "paper": {"agreement": "mlp", "coverage": False, "capsule_scale": False, "fusion": "ffn"},
+    "paper": {
+        "agreement": "mlp",
+        "coverage": False,
+        "capsule_scale": False,
+        "fusion": "ffn",
+        "backbone_gradient": 1.0,
+    },
 }
 
 
@@ -61,7 +67,7 @@ class SeparatorConfig(Section):
     coverage: bool = True
     capsule_scale: bool = True
     fusion: Literal["ffn", "linear"] = "linear"
-    backbone_gradient: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+    backbone_gradient: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
     bca_direction: Literal["state_to_capsule", "capsule_to_state"] = "state_to_capsule"
 
     @model_validator(mode="before")
