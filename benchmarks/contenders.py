@@ -3,10 +3,7 @@
 Each makes whole updates on the same batches: forward, smoothed loss, backward, clipping, Adam.
 """
 
-import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -19,11 +16,7 @@ from untold.corpus.batches import Batch
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.models.build import build_model
 from untold.models.files import TrainedModel
-from untold.training.interruption import Interrupted
-from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
-from untold.training.progress import Progress
-from untold.training.reporter import Silence
-from untold.training.world import World
+from untold.training.speed import Updates
 from workload import Workload
 
 __all__ = [
@@ -97,16 +90,12 @@ class UntoldTraining:
     def __init__(self, config: Config, vocabulary: int, workload: Workload) -> None:
         torch.manual_seed(1)
         model = build_model(config.model, (vocabulary, vocabulary), shared=True)
-        trained = TrainedModel(model, config, workload.tokenizers)
-        reporter = Silence(Path(tempfile.gettempdir()), config.train.steps)
-        setting = Setting(World(), reporter, Interrupted())
-        self.model, self._progress = model, Progress()
-        self._trainer = Trainer(trained, make_optimizer(trained), workload, setting, Hooks())
+        self.model = model
+        self._updates = Updates(TrainedModel(model, config, workload.tokenizers))
 
     def update(self, batch: Batch) -> None:
         """Through the trainer itself."""
-        self._progress = replace(self._progress, step=self._progress.step + 1)
-        self._trainer._update(self._progress, [(0, batch)])
+        self._updates(batch)
 
 
 class MarianTraining:

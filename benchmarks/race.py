@@ -1,28 +1,24 @@
-"""Contenders timed side by side: each takes every job in turn, so that noise hits all alike.
-
-Other work on the machine slows whatever runs at that moment. Therefore contenders alternate job by
-job, in a rotating order, and only ratios within one round are reported, with their spread.
-"""
+"""Contenders timed side by side, job by job: see untold.analysis.speed. Only ratios within one
+round are reported, with their spread."""
 
 import json
 import platform
 import statistics
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from untold.analysis.speed import Contender, take_turns
+
 __all__ = ["CLOCKS", "Contender", "Race", "run_race", "write_json"]
 
 # The processor's time is that of all threads of this process, and of no other process.
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-
-Job = Any
-Contender = Callable[[Job], Any]
 
 
 @dataclass(frozen=True)
@@ -74,26 +70,14 @@ class Race:
 def run_race(
     title: str,
     contenders: Mapping[str, Contender],
-    jobs: Sequence[Job],
+    jobs: Sequence[Any],
     work: Mapping[str, float],
     options: Namespace,
 ) -> Race:
     """Every contender does every job once a round, after one job to warm up."""
-    clock = CLOCKS[options.clock]
-    names = list(contenders)
     for run in contenders.values():
         run(jobs[0])
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(options.rounds):
-        spent = dict.fromkeys(names, 0.0)
-        for place, job in enumerate(jobs):
-            turn = (number + place) % len(names)
-            for name in names[turn:] + names[:turn]:
-                began = clock()
-                contenders[name](job)
-                spent[name] += clock() - began
-        for name in names:
-            seconds[name].append(spent[name])
+    seconds = take_turns(contenders, jobs, options.rounds, CLOCKS[options.clock])
     return Race(title, seconds, work)
 
 

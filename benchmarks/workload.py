@@ -3,15 +3,13 @@
 import itertools
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-
-import numpy as np
 
 from race import CLOCKS
 from untold.config import CorpusConfig, TokenizerConfig
 from untold.corpus.batches import Batch, plan_epoch
 from untold.corpus.grammars import load_grammar
+from untold.corpus.memory import PairsInMemory
 from untold.corpus.readers import read_pairs
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 
@@ -19,30 +17,10 @@ __all__ = ["Workload", "add_options", "read_workload", "training_batches"]
 
 
 @dataclass(frozen=True)
-class Workload:
-    """Pairs of ids without control tokens; a store in memory, as far as batches are concerned."""
+class Workload(PairsInMemory):
+    """Pairs of ids, and the tokenizers that made them."""
 
-    pairs: list[tuple[list[int], list[int]]]
     tokenizers: Tokenizers
-
-    @cached_property
-    def source_lengths(self) -> np.ndarray:
-        """Ids of each source."""
-        return np.array([len(source) for source, _ in self.pairs])
-
-    @cached_property
-    def target_lengths(self) -> np.ndarray:
-        """Ids of each target."""
-        return np.array([len(target) for _, target in self.pairs])
-
-    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target ids of one pair."""
-        source, target = self.pairs[index]
-        return np.array(source), np.array(target)
-
-    def where(self, index: int) -> str:
-        """The number of the pair."""
-        return f"pair {index}"
 
 
 def add_options(parser: ArgumentParser) -> None:

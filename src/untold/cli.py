@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "app",
     "average",
+    "compare",
     "demo",
     "evaluate",
     "explain",
@@ -165,6 +166,40 @@ def evaluate(
 
 
 @app.command()
+def compare(
+    runs: Annotated[
+        list[str], typer.Argument(help="RUN, NAME=RUN or NAME=RUN,RUN (seeds); the baseline first.")
+    ],
+    test: Annotated[list[str], typer.Option(help="NAME=SOURCE,REFERENCE; may be given again.")],
+    metric: Annotated[str, typer.Option(help="bleu or chrf.")] = "bleu",
+    tokenize: Annotated[
+        str | None, typer.Option(help="BLEU's tokenizer, as in evaluate [the baseline's].")
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    samples: Annotated[int, typer.Option(min=1, help="Trials of each significance test.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the trials.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Of the race for speed.")] = 5,
+    no_speed: Annotated[bool, typer.Option("--no-speed", help="Leave speeds out.")] = False,
+    settings: Settings = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs: sizes, speeds, scores on test sets, and significance against the first."""
+    from untold.analysis.comparison import Trials
+    from untold.commands.compare import CompareOptions, run_compare
+
+    options = CompareOptions(
+        metric,
+        tokenize,
+        lowercase,
+        Trials(samples, seed),
+        0 if no_speed else rounds,
+        settings or (),
+    )
+    run_compare(runs, test, options, "json" if as_json else "markdown" if markdown else "table")
+
+
+@app.command()
 def explain(
     model: Model,
     source: Annotated[list[str], typer.Option(help="A sentence; may be given again.")],
@@ -243,17 +278,15 @@ def demo(
 
 
 def _load(paths: list[Path], settings: list[str] | None, **flags: int | None) -> "Translator":
-    from untold.config import override
+    from untold.commands.settings import decode_changes
     from untold.translator import load
 
     translator = load(paths)
-    changes = override({"decode": {}}, settings or [])
-    if extra := changes.keys() - {"decode"}:
-        raise UntoldError(f"--set {extra.pop()}: only decode settings can change here")
+    changes = decode_changes(settings or [])
     given = {name: value for name, value in flags.items() if value is not None}
     if given.get("nbest", 1) > translator.decode.beam and "beam" not in given:
         given["beam"] = given["nbest"]  # an n-best list needs a beam as wide
-    return translator.with_decoding(**changes["decode"], **given)
+    return translator.with_decoding(**changes, **given)
 
 
 def _lines(file: Path | None) -> Iterator[str]:
@@ -263,15 +296,9 @@ def _lines(file: Path | None) -> Iterator[str]:
 
 
 def _parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    from untold.corpus.lines import read_lines
+    from untold.corpus.lines import read_parallel
 
-    sides = list(read_lines(source)), list(read_lines(target))
-    if len(sides[0]) != len(sides[1]):
-        raise UntoldError(
-            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
-            "line by line they must belong together"
-        )
-    return sides
+    return read_parallel(source, target)
 
 
 def _translated(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:

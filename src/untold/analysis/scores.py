@@ -9,7 +9,7 @@ from sacrebleu.metrics.base import Metric
 
 from untold.errors import UntoldError
 
-__all__ = ["METRICS", "Score", "corpus_scores", "split_for_rouge"]
+__all__ = ["METRICS", "Score", "corpus_metric", "corpus_scores", "split_for_rouge"]
 
 METRICS = ("bleu", "chrf", "ter", "rouge")
 _UNSPACED = "぀-ヿ㐀-鿿豈-﫿"  # kana and Chinese characters
@@ -48,6 +48,16 @@ def corpus_scores(
     return [score for name in metrics for score in scorers[name](hypotheses, references)]
 
 
+def corpus_metric(name: str, tokenize: str, lowercase: bool) -> Metric:
+    """BLEU, chrF or TER as sacreBLEU computes it."""
+    if name == "bleu":
+        # force: our users are asked how their text is tokenised, sacreBLEU need not guess.
+        return sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    if name == "chrf":
+        return sacrebleu.CHRF(lowercase=lowercase)
+    return sacrebleu.TER(case_sensitive=not lowercase)
+
+
 def split_for_rouge(text: str) -> list[str]:
     """Words, and single characters of scripts written without spaces, as ROUGE counts them."""
     return re.findall(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+", text.lower())
@@ -57,18 +67,14 @@ def _scorers(
     tokenize: str, lowercase: bool
 ) -> dict[str, Callable[[Sequence[str], Sequence[str]], list[Score]]]:
     return {
-        "bleu": lambda h, r: _bleu(h, r, tokenize, lowercase),
-        "chrf": lambda h, r: _sacre(sacrebleu.CHRF(lowercase=lowercase), h, r),
-        "ter": lambda h, r: _sacre(sacrebleu.TER(case_sensitive=not lowercase), h, r),
+        "bleu": lambda h, r: _bleu(h, r, corpus_metric("bleu", tokenize, lowercase)),
+        "chrf": lambda h, r: _sacre(corpus_metric("chrf", tokenize, lowercase), h, r),
+        "ter": lambda h, r: _sacre(corpus_metric("ter", tokenize, lowercase), h, r),
         "rouge": _rouge,
     }
 
 
-def _bleu(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str, lowercase: bool
-) -> list[Score]:
-    # force: our users are asked how their text is tokenised, sacreBLEU need not guess.
-    metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+def _bleu(hypotheses: Sequence[str], references: Sequence[str], metric: Metric) -> list[Score]:
     result = metric.corpus_score(list(hypotheses), [list(references)])
     precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
     details = (

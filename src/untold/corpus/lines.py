@@ -13,7 +13,7 @@ from pathlib import Path
 
 from untold.errors import UntoldError
 
-__all__ = ["count_lines", "open_bytes", "read_lines", "split_lines"]
+__all__ = ["count_lines", "open_bytes", "read_lines", "read_parallel", "split_lines"]
 
 _BLOCK = 1 << 20
 
@@ -37,6 +37,17 @@ def read_lines(path: Path) -> Iterator[str]:
         count_lines(path)
     with open_bytes(path) as file:
         yield from split_lines(file, str(path))
+
+
+def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
+    """The lines of two files that belong together line by line."""
+    sides = list(read_lines(source)), list(read_lines(target))
+    if len(sides[0]) != len(sides[1]):
+        raise UntoldError(
+            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
+            "line by line they must belong together"
+        )
+    return sides
 
 
 def count_lines(path: Path) -> int:

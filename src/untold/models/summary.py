@@ -1,22 +1,38 @@
 """What a model is, in a few lines for a person."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from untold.config import ModelConfig, SeparatorConfig
 from untold.models.files import TrainedModel, find_model
+from untold.models.seq2seq import Seq2Seq
 
-__all__ = ["summarise"]
+__all__ = ["Parameters", "count_parameters", "summarise"]
 
 
-def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
-    """Name to value, in reading order; parameters with and without the embeddings."""
-    config, model = trained.config, trained.model
+@dataclass(frozen=True)
+class Parameters:
+    """How many there are: of all, but for the embeddings, and but for what only training needs."""
+
+    total: int
+    without_embeddings: int
+    to_translate_with: int
+
+
+def count_parameters(model: Seq2Seq) -> Parameters:
+    """Every parameter once, shared ones too."""
     total = sum(p.numel() for p in model.parameters())
     embeddings = sum(p.numel() for name, p in model.named_parameters() if "embedding" in name)
     heads = 0
     if model.past_future is not None:
         heads = sum(p.numel() for p in model.past_future.heads.parameters())
+    return Parameters(total, total - embeddings, total - heads)
+
+
+def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
+    """Name to value, in reading order; parameters with and without the embeddings."""
+    config, parameters = trained.config, count_parameters(trained.model)
     shape = config.model
     return {
         "model": str(find_model(path)),
@@ -27,9 +43,9 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
         "past and future": _separator(shape.separator),
         "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
         f"{' (one for both)' if trained.tokenizers.joint else ''}, {config.tokenizer.kind}",
-        "parameters": total,
-        "parameters without embeddings": total - embeddings,
-        "parameters to translate with": total - heads,
+        "parameters": parameters.total,
+        "parameters without embeddings": parameters.without_embeddings,
+        "parameters to translate with": parameters.to_translate_with,
         "decoding": ", ".join(f"{k} {v}" for k, v in config.decode.model_dump().items()),
     }
 

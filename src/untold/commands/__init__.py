@@ -1,0 +1,1 @@
+"""Bodies of the larger commands; cli.py declares them."""

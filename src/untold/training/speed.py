@@ -1,0 +1,35 @@
+"""Updates as `untold train` makes them, one by one, to be timed."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from untold.corpus.batches import Batch
+from untold.corpus.memory import PairsInMemory
+from untold.models.files import TrainedModel
+from untold.training.interruption import Interrupted
+from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
+from untold.training.progress import Progress
+from untold.training.reporter import Silence
+from untold.training.world import World
+
+__all__ = ["Updates"]
+
+
+class Updates:
+    """Trains a model on given batches, through the trainer itself. Its weights change."""
+
+    def __init__(self, trained: TrainedModel) -> None:
+        if trained.config.train.freeze_backbone:
+            trained.model.freeze_backbone()
+        reporter = Silence(Path(tempfile.gettempdir()), trained.config.train.steps)
+        setting, nothing = Setting(World(), reporter, Interrupted()), PairsInMemory(())
+        self._trainer = Trainer(trained, make_optimizer(trained), nothing, setting, Hooks())
+        # Where they have begun: the auxiliary losses are part of what an update costs.
+        self._progress = Progress(step=trained.config.train.auxiliary_start)
+
+    def __call__(self, batch: Batch) -> float:
+        """One update; returns the target tokens that it saw."""
+        self._progress = replace(self._progress, step=self._progress.step + 1)
+        self._trainer._update(self._progress, [(0, batch)])
+        return float(batch.target_tokens)

@@ -1,0 +1,32 @@
+"""`untold compare` as a person runs it."""
+
+import json
+import subprocess
+import sys
+
+from toys import fill, toy_config, toy_tokenizers, write_corpus
+from untold.models.build import build_model
+from untold.models.files import TrainedModel, save_model
+
+
+def test_two_models_are_compared_on_a_test_set(tmp_path):
+    root = write_corpus(tmp_path)
+    config = toy_config(root)
+    tokenizers = toy_tokenizers(root, config)
+    size = len(tokenizers.source)
+    for name, scale in (("first", 0.8), ("second", 0.9)):
+        model = fill(build_model(config.model, (size, size), shared=True), scale)
+        save_model(root / name, TrainedModel(model, config, tokenizers))
+    arguments = ["compare", "first", "second", "--test", "dev=valid.src,valid.tgt", "--json"]
+    run = subprocess.run(
+        [sys.executable, "-m", "untold", *arguments, "--samples", "20", "--rounds", "1"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    record = json.loads(run.stdout)
+    assert [row["name"] for row in record["rows"]] == ["first", "second"]
+    assert record["rows"][1]["training"]["ratio"] > 0
+    assert "translating dev with second" in run.stderr
