@@ -14,7 +14,16 @@ from untold.corpus.batches import collate, pad_rows, plan_by_length
 from untold.corpus.ready import ready_groups
 from untold.corpus.tokenizer import Tokenizers
 from untold.corpus.vocabulary import EOS
-from untold.decoding import NOTHING, Ensemble, Hypothesis, Sentences, Show, score_pairs, search
+from untold.decoding import (
+    NOTHING,
+    Coverage,
+    Ensemble,
+    Hypothesis,
+    Sentences,
+    Show,
+    score_pairs,
+    search,
+)
 from untold.errors import UntoldError
 from untold.models.files import TrainedModel, load_model
 
@@ -26,7 +35,7 @@ class Translation:
     """A translated text, its scores and pieces; `alternatives` are the rest of the n-best list."""
 
     text: str
-    score: float  # log_probability over the length penalty
+    score: float  # log_probability over the length penalty, and the coverage penalty
     log_probability: float
     tokens: tuple[str, ...]  # the pieces of the text
     source_tokens: tuple[str, ...]
@@ -138,9 +147,8 @@ class Translator:
         found: dict[int, Translation] = {}
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             batch = collate([(sources[row], targets[row]) for row in rows], rows).to(self.device)
-            hypotheses = score_pairs(
-                self._model, batch, self.decode.length_penalty, attention=attention
-            )
+            alpha, coverage = self.decode.length_penalty, Coverage.of(self.decode)
+            hypotheses = score_pairs(self._model, batch, alpha, coverage, attention=attention)
             for row, hypothesis in zip(rows, hypotheses, strict=True):
                 found[row] = replace(self._finish(hypothesis, sources[row]), text=pairs[row][1])
         return [found[row] for row in range(len(pairs))]

@@ -354,3 +354,23 @@ def test_what_is_not_asked_for_is_not_shown(model, source_ids, mask):
     config = DecodeConfig(beam=2, max_length=4)
     ((hypothesis, *_), *_) = search(model, Sentences(source_ids, mask), config)
     assert hypothesis.attention is None and hypothesis.assignments is None
+
+
+@pytest.mark.parametrize("kind", ["attention", "past"])
+def test_the_coverage_penalty_is_that_of_what_was_shown(model, source_ids, mask, kind):
+    """Step by step through a beam, it comes to what the whole translation shows afterwards."""
+    if kind == "past" and model.past_future is None:
+        pytest.skip("only a model with past and future has them")
+    settings = {"beam": 3, "nbest": 3, "max_length": 8, "length_penalty": 0.7}
+    config = DecodeConfig(**settings, coverage_penalty=0.9, coverage_source=kind)
+    found, penalties = search(model, Sentences(source_ids, mask), config, Show(True, True)), []
+    for row, hypotheses in enumerate(found):
+        words = source_ids[row, mask[row]] != EOS
+        for each in hypotheses:
+            past = None if each.assignments is None else 1 - each.assignments[-1, :, 1]
+            covered = each.attention.sum(0) if kind == "attention" else past
+            penalty = 0.9 * float(covered.clamp(1e-6, 1.0).log()[words].sum())
+            plain = each.log_probability / ((5 + len(each.tokens) + 1) / 6) ** 0.7
+            assert each.score == pytest.approx(plain + penalty, abs=1e-4)
+            penalties.append(penalty)
+    assert min(penalties) < -1e-2

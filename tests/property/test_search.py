@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from untold.config import DecodeConfig
 from untold.corpus.batches import collate, pad_rows
 from untold.corpus.vocabulary import BOS, EOS
-from untold.decoding import Ensemble, Sentences, Show, score_pairs, search
+from untold.decoding import Coverage, Ensemble, Sentences, Show, score_pairs, search
 from untold.models.seq2seq import Step
 
 SIZE = 7  # four control tokens and three words
@@ -95,6 +95,22 @@ def next_log_probs(model, source, tokens):
     return outputs.holistic[0, -1].log_softmax(-1).tolist()
 
 
+def uncovered(model, source, tokens, beta):
+    """GNMT's coverage penalty, word by word of the source; its EOS is none."""
+    sentences = batch_of([source])
+    prefix = torch.tensor([[BOS, *tokens]])
+    outputs = model(sentences.source_ids, sentences.source_mask, prefix, attention=True)
+    weights = outputs.attention[0].tolist()
+    covered = [sum(step[place] for step in weights) for place in range(len(source))]
+    return beta * sum(math.log(min(amount, 1.0)) for amount in covered)
+
+
+def final(model, source, tokens, total, config):
+    """The score of a translation whose tokens and end have log-probability `total`."""
+    penalty = ((5 + len(tokens) + 1) / 6) ** config.length_penalty
+    return total / penalty + uncovered(model, source, tokens, config.coverage_penalty)
+
+
 def allowed(words, tokens, limit, config, prefix=()):
     """The tokens that may follow, by the plain words of the documentation."""
     if len(tokens) < len(prefix):
@@ -116,8 +132,8 @@ def exhaustive(model, source, config):
         log_probs = next_log_probs(model, source, tokens)
         for token in allowed(model.words, tokens, limit, config):
             if token == EOS:
-                penalty = ((5 + len(tokens) + 1) / 6) ** config.length_penalty
-                found.append(((total + log_probs[EOS]) / penalty, tokens))
+                score = final(model, source, tokens, total + log_probs[EOS], config)
+                found.append((score, tokens))
             else:
                 grow((*tokens, token), total + log_probs[token])
 
@@ -136,8 +152,8 @@ def plain_beam_search(model, source, config, prefix=()):
             for token in allowed(model.words, tokens, limit, config, prefix):
                 options.append((-(total + log_probs[token]), beam, token))
         best = [(-cost, live[beam][1], token) for cost, beam, token in sorted(options)[:room]]
-        penalty = ((5 + len(live[0][1]) + 1) / 6) ** alpha
-        done += [(total / penalty, tokens) for total, tokens, token in best if token == EOS]
+        ends = [(total, tokens) for total, tokens, token in best if token == EOS]
+        done += [(final(model, source, tokens, total, config), tokens) for total, tokens in ends]
         done = sorted(done, key=lambda pair: -pair[0])[: config.nbest]
         live = [(total, (*tokens, token)) for total, tokens, token in best if token != EOS]
         room -= len(best) - len(live)
@@ -155,21 +171,24 @@ def same(hypotheses, expected):
 
 sources = st.lists(st.lists(st.integers(4, 30), min_size=1, max_size=5), min_size=1, max_size=4)
 alphas = st.sampled_from([0.0, 0.6, 1.0, 2.0])
+betas = st.sampled_from([0.0, 0.2, 3.0])
 
 
 @settings(max_examples=20, deadline=None)
 @given(
     batch=sources,
     alpha=alphas,
+    beta=betas,
     nbest=st.integers(1, 9),
     shortest=st.integers(0, 2),
     repeats=st.integers(0, 3),
 )
-def test_a_wide_beam_is_exhaustive_search(batch, alpha, nbest, shortest, repeats):
+def test_a_wide_beam_is_exhaustive_search(batch, alpha, beta, nbest, shortest, repeats):
     config = DecodeConfig(
         beam=128,
         nbest=nbest,
         length_penalty=alpha,
+        coverage_penalty=beta,
         max_length=4,
         min_length=shortest,
         no_repeat_ngram=repeats,
@@ -183,17 +202,19 @@ def test_a_wide_beam_is_exhaustive_search(batch, alpha, nbest, shortest, repeats
 @given(
     batch=sources,
     alpha=alphas,
+    beta=betas,
     beam=st.integers(1, 6),
     data=st.data(),
     shortest=st.integers(0, 3),
     repeats=st.integers(0, 3),
     longest=st.integers(4, 12),
 )
-def test_the_search_is_the_plain_one(batch, alpha, beam, data, shortest, repeats, longest):
+def test_the_search_is_the_plain_one(batch, alpha, beta, beam, data, shortest, repeats, longest):
     config = DecodeConfig(
         beam=beam,
         nbest=data.draw(st.integers(1, beam)),
         length_penalty=alpha,
+        coverage_penalty=beta,
         max_length=longest,
         min_length=shortest,
         no_repeat_ngram=repeats,
@@ -210,7 +231,7 @@ def test_the_search_is_the_plain_one(batch, alpha, beam, data, shortest, repeats
 @settings(max_examples=10, deadline=None)
 @given(batch=sources, sample=st.booleans())
 def test_neighbours_and_padding_change_nothing(batch, sample):
-    config = DecodeConfig(nbest=3, max_length=12, sample=sample)
+    config = DecodeConfig(nbest=3, max_length=12, sample=sample, coverage_penalty=0.7)
     model, numbers = HistoryModel(), tuple(range(10, 10 + len(batch)))
     together = search(model, batch_of(batch, indices=numbers), config, Show(attention=True))
     for source, number, hypotheses in zip(batch, numbers, together, strict=True):
@@ -223,15 +244,17 @@ def test_neighbours_and_padding_change_nothing(batch, sample):
 
 
 @settings(max_examples=20, deadline=None)
-@given(batch=sources, alpha=alphas, sample=st.booleans(), members=st.integers(1, 2))
-def test_reported_scores_are_what_rescoring_gives(batch, alpha, sample, members):
-    config = DecodeConfig(nbest=3, max_length=9, sample=sample, length_penalty=alpha)
+@given(batch=sources, alpha=alphas, beta=betas, sample=st.booleans(), members=st.integers(1, 2))
+def test_reported_scores_are_what_rescoring_gives(batch, alpha, beta, sample, members):
+    config = DecodeConfig(
+        nbest=3, max_length=9, sample=sample, length_penalty=alpha, coverage_penalty=beta
+    )
     models = [HistoryModel(sharpness=number + 1.0) for number in range(members)]
     model = Ensemble(models) if members > 1 else models[0]
     found = search(model, batch_of(batch), config, Show(attention=True))
     for source, hypotheses in zip(batch, found, strict=True):
         pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
-        rescored = score_pairs(model, pairs, alpha, attention=True)
+        rescored = score_pairs(model, pairs, alpha, Coverage.of(config), attention=True)
         for one, other in zip(hypotheses, rescored, strict=True):
             assert one.tokens == other.tokens
             assert one.score == pytest.approx(other.score, abs=1e-5)

@@ -74,6 +74,8 @@ class DecodeConfig(Section):
 
     beam: Count = 4
     length_penalty: Annotated[float, Field(ge=0.0)] = 0.6
+    coverage_penalty: Weight = 0.0
+    coverage_source: Literal["attention", "past"] = "attention"
     nbest: Count = 1
     min_length: CountOrZero = 0
     max_length: Count = 256

@@ -1,5 +1,6 @@
 """From ids to hypotheses: search, sampling, scoring, ensembles. Never sees a string or a file."""
 
+from untold.decoding.coverage import Coverage
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypothesis import Hypothesis
 from untold.decoding.penalties import length_penalty
@@ -11,6 +12,7 @@ from untold.decoding.trace import NOTHING, Show
 
 __all__ = [
     "NOTHING",
+    "Coverage",
     "Ensemble",
     "Hypothesis",
     "Scorable",

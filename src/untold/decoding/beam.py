@@ -1,10 +1,10 @@
 """Beam search. With a beam of one it is greedy search.
 
 Every sentence has room for `beam` hypotheses. Each step keeps its best continuations; one that ends
-is scored with the length penalty and put aside, and there is room for one less. A sentence is done
-when all have ended, or when none that is still growing can come to beat the n-best list: since
-log-probabilities only fall, log p / penalty(limit) bounds what a hypothesis can reach. A beam wide
-enough to hold everything is therefore exhaustive search.
+is scored with the penalties and put aside, and there is room for one less. A sentence is done when
+all have ended, or when none that is still growing can come to beat the n-best list: since
+log-probabilities only fall, log p / penalty(limit) bounds what a hypothesis can reach, and coverage
+only takes from it. A beam wide enough to hold everything is therefore exhaustive search.
 """
 
 from jaxtyping import Float64, Int
@@ -32,7 +32,7 @@ def beam_search(
     limits, alpha = live.rules.limits, config.length_penalty
     pool, trace = Pool(sentences, config.nbest), Trace(live.last.flatten())
     while True:
-        log_probs, state = predict(model, live, trace, sentences, show)
+        log_probs, live = predict(model, live, trace, sentences, show)
         room = config.beam - pool.counts(live.numbers)
         candidates = best_candidates(log_probs, live.scores, room)
         ending = candidates.tokens == EOS
@@ -42,7 +42,7 @@ def beam_search(
         still = _undecided(pool, live, candidates.scores[:, 0], config)
         if not len(still):
             return pool.hypotheses(trace, limits)
-        live = live.advance(state, candidates, still, trace)
+        live = live.advance(candidates, still, trace)
 
 
 def _undecided(

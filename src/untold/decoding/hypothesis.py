@@ -13,7 +13,8 @@ class Hypothesis:
     """One translation in ids; t counts its tokens and the EOS that ends it."""
 
     tokens: tuple[int, ...]  # neither BOS nor EOS
-    score: float  # log_probability over the length penalty: what n-best lists are sorted by
+    # log_probability over the length penalty, and the coverage penalty: n-best lists go by it.
+    score: float
     log_probability: float  # of all tokens and EOS, whatever constraints the search was under
     token_log_probabilities: tuple[float, ...]  # of each token and, last, of EOS
     finished: bool = True  # False: the length limit was reached, and EOS stands there by force

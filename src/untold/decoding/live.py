@@ -1,6 +1,6 @@
 """The hypotheses that are still growing, and one step of the model for all of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from untold.config import DecodeConfig
 from untold.corpus.vocabulary import BOS, PAD
 from untold.decoding.candidates import Candidates
 from untold.decoding.constraints import Rules
+from untold.decoding.coverage import Coverage, Covered
 from untold.decoding.penalties import length_penalty
 from untold.decoding.pool import Ends
 from untold.decoding.searchable import Searchable
@@ -32,14 +33,15 @@ class Live:
     state: Any
     last: Int[Tensor, "b n"]
     scores: Float64[Tensor, "b n"]  # log-probabilities so far
+    covered: Covered | None  # where coverage counts
 
     @classmethod
     def begin(
         cls, model: Searchable, sentences: Sentences, config: DecodeConfig, beams: int
     ) -> "Live":
         """`beams` hypotheses without a token for each sentence."""
-        ids = sentences.source_ids
-        source = model.encode(ids, sentences.source_mask)
+        ids, mask = sentences.source_ids, sentences.source_mask
+        source, coverage = model.encode(ids, mask), Coverage.of(config)
         last = torch.full((len(sentences), beams), BOS, device=ids.device)
         return cls(
             numbers=torch.arange(len(sentences), device=ids.device),
@@ -48,6 +50,7 @@ class Live:
             state=model.start(source, beams),
             last=last,
             scores=torch.zeros(last.shape, dtype=torch.float64, device=ids.device),
+            covered=None if coverage is None else Covered.nothing(coverage, ids, mask, beams),
         )
 
     def ends(
@@ -56,6 +59,8 @@ class Live:
         """Where the candidates that are `ending` stand in the trace, and what they are worth."""
         first = torch.arange(len(self.numbers), device=self.last.device) * self.last.shape[1]
         scores = candidates.scores / length_penalty(float(length + 1), alpha)
+        if self.covered is not None:
+            scores = scores + self.covered.penalties(candidates.beams)
         return Ends(
             scores=scores.masked_fill(~ending, -torch.inf),
             log_probs=candidates.scores,
@@ -64,9 +69,7 @@ class Live:
             steps=torch.full_like(candidates.beams, length),
         )
 
-    def advance(
-        self, state: Any, chosen: Candidates, still: Int[Tensor, " s"], trace: Trace
-    ) -> "Live":
+    def advance(self, chosen: Candidates, still: Int[Tensor, " s"], trace: Trace) -> "Live":
         """The chosen continuations of the sentences `still` to be searched; the others leave."""
         b, n = self.last.shape
         chosen = chosen.select(still)
@@ -78,17 +81,20 @@ class Live:
             numbers=self.numbers[still],
             rules=self.rules if everyone else self.rules.select(still),
             source=self.source if everyone else self.source.select(still),
-            state=state if in_place else state.select(rows),
+            state=self.state if in_place else self.state.select(rows),
             last=chosen.tokens,
             scores=chosen.scores,
+            covered=None if self.covered is None else self.covered.select(still, rows),
         )
 
 
 def predict(
     model: Searchable, live: Live, trace: Trace, sentences: Sentences, show: Show
-) -> tuple[Float[Tensor, "b n v"], Any]:
-    """(log-probabilities of the tokens that may come next, the state after this step)."""
-    step = model.step(live.source, live.last, live.state, attention=show.attention)
+) -> tuple[Float[Tensor, "b n v"], Live]:
+    """(log-probabilities of the tokens that may come next, the hypotheses after this step)."""
+    covered = live.covered
+    attention = show.attention or (covered is not None and covered.rule.by_attention)
+    step = model.step(live.source, live.last, live.state, attention=attention)
     trace.show(_shown(step, show))
     log_probs = step.logits.float()
     # In place, for memory's sake; and measured faster than logsumexp, which takes more passes.
@@ -98,7 +104,9 @@ def predict(
     if live.rules.no_repeat_ngram:
         history = trace.history().view(*live.last.shape, -1)
     live.rules.apply(log_probs, trace.length, history)
-    return log_probs, step.state
+    return log_probs, replace(
+        live, state=step.state, covered=None if covered is None else covered.after(step)
+    )
 
 
 def _shown(step: Step, show: Show) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ __all__ = ["Ends", "Pool"]
 class Ends:
     """Hypotheses to which EOS is added. A score of -inf is an empty place."""
 
-    scores: Float64[Tensor, "b m"]  # log-probability over the length penalty
+    scores: Float64[Tensor, "b m"]  # with all penalties
     log_probs: Float64[Tensor, "b m"]  # of the whole hypothesis
     last: Float[Tensor, "b m"]  # log-probability of EOS alone
     rows: Int[Tensor, "b m"]  # the hypothesis: its row in the trace ...

@@ -31,7 +31,7 @@ def sample(
     chances = uniforms(samples, config, limits).to(limits.device)
     pool, trace = Pool(samples, 1), Trace(live.last.flatten())
     while True:
-        log_probs, state = predict(model, live, trace, samples, show)
+        log_probs, live = predict(model, live, trace, samples, show)
         tokens = draw(log_probs, chances[live.numbers, trace.length, None], config)
         drawn = _continued(live, log_probs, tokens)
         ending = tokens == EOS
@@ -40,7 +40,7 @@ def sample(
         still = (~ending & (drawn.scores > -torch.inf)).flatten().nonzero().flatten()
         if not len(still):
             return _grouped(pool.hypotheses(trace, limits), config.nbest)
-        live = live.advance(state, drawn, still, trace)
+        live = live.advance(drawn, still, trace)
 
 
 def draw(

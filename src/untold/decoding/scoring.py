@@ -1,6 +1,7 @@
 """What a model thinks of given translations: one pass over all positions, no search."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from untold.corpus.batches import Batch
+from untold.corpus.vocabulary import EOS
+from untold.decoding.coverage import Coverage, coverage_penalty
 from untold.decoding.hypothesis import Hypothesis
 from untold.decoding.penalties import length_penalty
 from untold.decoding.searchable import Scorable
@@ -21,19 +24,35 @@ POSITIONS = 1024  # whose logits are held at a time
 
 @torch.inference_mode()
 def score_pairs(
-    model: Scorable, batch: Batch, alpha: float, *, attention: bool = False
+    model: Scorable,
+    batch: Batch,
+    alpha: float,
+    coverage: Coverage | None = None,
+    *,
+    attention: bool = False,
 ) -> list[Hypothesis]:
-    """Each target as a search with length penalty `alpha` would report it."""
-    outputs = model(batch.source, batch.source_mask, batch.prefix, attention=attention)
+    """Each target as a search with length penalty `alpha` and this coverage would report it."""
+    wanted = attention or (coverage is not None and coverage.by_attention)
+    outputs = model(batch.source, batch.source_mask, batch.prefix, attention=wanted)
     log_probs = _log_probs(model, outputs.holistic, batch)
     bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
     if bad:
         raise UntoldError(f"sentence {int(batch.indices[bad[0]])}: {NOT_NUMBERS}")
-    shown = {"attention": outputs.attention, "assignments": outputs.assignments}
-    return [
+    shown = {
+        "attention": outputs.attention if attention else None,
+        "assignments": outputs.assignments,
+    }
+    found = [
         _hypothesis(batch, number, log_probs[number], shown, alpha)
         for number in range(len(log_probs))
     ]
+    if coverage is None:
+        return found
+    words = batch.source_mask & (batch.source != EOS)
+    covered = coverage.of_targets(outputs, batch.target_mask)
+    penalties = coverage_penalty(covered, words, coverage.beta).tolist()
+    pairs = zip(found, penalties, strict=True)
+    return [replace(each, score=each.score + penalty) for each, penalty in pairs]
 
 
 def _log_probs(
