@@ -260,11 +260,14 @@ def sample(
     out: Annotated[Path, typer.Option(help="The directory to write to.")],
     pairs: Annotated[int, typer.Option(min=1, help="Training pairs.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 7,
+    noise: Annotated[
+        float, typer.Option(help="Share of training references that lose a clause.")
+    ] = 0.0,
 ) -> None:
     """Write a corpus of a synchronous grammar: train, dev, test, with gold word alignments."""
     from untold.corpus.grammars import write_sample
 
-    print(write_sample(grammar, pairs, seed, out))
+    print(write_sample(grammar, pairs, seed, out, noise=noise))
 
 
 @app.command()

@@ -3,10 +3,12 @@
 from untold.config.data import CorpusConfig, DataConfig, TokenizerConfig
 from untold.config.model import PRESETS, SEPARATOR_PRESETS, ModelConfig, SeparatorConfig
 from untold.config.reading import Config, load_config, override, parse_config, parse_config_json
+from untold.config.sequence import REWARDS, SequenceConfig
 from untold.config.train import DecodeConfig, TrainConfig
 
 __all__ = [
     "PRESETS",
+    "REWARDS",
     "SEPARATOR_PRESETS",
     "Config",
     "CorpusConfig",
@@ -14,6 +16,7 @@ __all__ = [
     "DecodeConfig",
     "ModelConfig",
     "SeparatorConfig",
+    "SequenceConfig",
     "TokenizerConfig",
     "TrainConfig",
     "load_config",

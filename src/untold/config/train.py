@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from untold.config.section import Count, CountOrZero, Fraction, Section, Weight, as_tuple
+from untold.config.sequence import SequenceConfig
 
 __all__ = ["DecodeConfig", "TrainConfig"]
 
@@ -52,6 +53,7 @@ class TrainConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     timeout_minutes: Annotated[float, Field(gt=0.0)] = 30.0
     max_skipped: Count = 5
+    sequence: SequenceConfig = SequenceConfig()
 
     @model_validator(mode="after")
     def _best_can_be_known(self) -> "TrainConfig":
@@ -65,6 +67,10 @@ class TrainConfig(Section):
         if self.freeze_backbone and not (self.bow_weight or self.bca_weight):
             raise ValueError(
                 "freeze_backbone leaves bow_weight and bca_weight to learn from: set one"
+            )
+        if self.freeze_backbone and self.sequence.is_on:
+            raise ValueError(
+                'with freeze_backbone no translation changes: set sequence.kind = "none"'
             )
         return self
 

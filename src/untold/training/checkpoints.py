@@ -31,6 +31,7 @@ from untold.training.progress import Progress
 __all__ = ["Checkpoint", "Checkpoints", "restore_optimizer"]
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
+_WEIGHT, _JUDGES = "weight", "judges"  # of what learns beside the model, in OPTIMIZER
 
 
 @dataclass(frozen=True)
@@ -101,23 +102,40 @@ class Checkpoints:
 def restore_optimizer(
     directory: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Put back the optimizer's memory, tensor by tensor."""
-    parameters = dict(model.named_parameters())
-    for key, value in read_tensors(directory / OPTIMIZER).items():
+    """Put back the optimizer's memory, tensor by tensor, and the judges that it holds."""
+    judges = _judges(optimizer)
+    parameters = dict(model.named_parameters()) | judges
+    tensors = read_tensors(directory / OPTIMIZER)
+    if missing := [name for name in judges if f"{_WEIGHT}/{name}" not in tensors]:
+        raise UntoldError(f"{directory}: {OPTIMIZER} lacks {missing[0]}")
+    for key, value in tensors.items():
         kind, _, name = key.partition("/")
         if name not in parameters or value.shape not in (parameters[name].shape, ()):
             raise UntoldError(f"{directory}: {OPTIMIZER} has {key}, which does not fit the model")
-        optimizer.state[parameters[name]][kind] = value.to(parameters[name].device)
+        if kind == _WEIGHT:
+            parameters[name].data.copy_(value)
+        else:
+            optimizer.state[parameters[name]][kind] = value.to(parameters[name].device)
 
 
 def _optimizer_tensors(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
-    return {
+    judges = _judges(optimizer)
+    memory = {
         f"{key}/{name}": value.detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
+        for name, parameter in (dict(model.named_parameters()) | judges).items()
         for key, value in optimizer.state.get(parameter, {}).items()
     }
+    weights = {f"{_WEIGHT}/{name}": p.detach().cpu().contiguous() for name, p in judges.items()}
+    return memory | weights
+
+
+def _judges(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Networks that learn beside the model, by their names: no part of a model directory."""
+    groups = optimizer.param_groups
+    pairs = (zip(g["judges"], g["params"], strict=True) for g in groups if "judges" in g)
+    return {f"{_JUDGES}.{name}": parameter for some in pairs for name, parameter in some}
 
 
 def _read(directory: Path) -> Checkpoint:

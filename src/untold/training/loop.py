@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from untold.errors import UntoldError
 from untold.models.files import TrainedModel
 from untold.training.interruption import Interrupted
 from untold.training.meter import Meter, Update
-from untold.training.objective import objective, parts_of
+from untold.training.objective import Goal, objective, parts_of
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.reporter import Reporter
 from untold.training.schedules import learning_rate
@@ -36,11 +37,15 @@ def _nothing(_: Progress) -> None:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a run does between its updates; `validate` is called in the first process alone."""
+    """What a run does between its updates; `validate` is called in the first process alone.
+
+    `goal` is what the updates minimise, if it is not the plain objective.
+    """
 
     validate: Callable[[], Validation] | None = None
     save: Callable[[Progress], None] = _nothing
     save_best: Callable[[Progress], None] = _nothing
+    goal: Goal | None = None
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,11 @@ class Setting:
     interrupted: Interrupted
 
 
-def make_optimizer(trained: TrainedModel) -> torch.optim.Optimizer:
-    """Adam, or AdamW where weights decay; fused, which is the fast form on every device."""
+def make_optimizer(trained: TrainedModel, goal: Goal | None = None) -> torch.optim.Optimizer:
+    """Adam, or AdamW where weights decay; fused, which is the fast form on every device.
+
+    A goal's judges have a group of their own, which names them: they are saved with the optimizer.
+    """
     config = trained.config.train
     kind = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
     groups: dict[float, list[torch.nn.Parameter]] = {}
@@ -61,8 +69,14 @@ def make_optimizer(trained: TrainedModel) -> torch.optim.Optimizer:
         if parameter.requires_grad:
             factor = config.separator_rate if name.startswith("past_future.") else 1.0
             groups.setdefault(factor, []).append(parameter)
+    learners: list[dict[str, Any]] = [
+        {"params": parameters, "factor": factor} for factor, parameters in groups.items()
+    ]
+    if judges := {} if goal is None else dict(goal.judges.named_parameters()):
+        group = {"params": list(judges.values()), "judges": list(judges)}
+        learners.append(group | {"factor": config.sequence.judge_rate})
     return kind(
-        [{"params": parameters, "factor": factor} for factor, parameters in groups.items()],
+        learners,
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,
@@ -92,6 +106,10 @@ class Trainer:
         self.hooks = hooks
         self.device = next(trained.model.parameters()).device
         self.names = parts_of(trained.model, self.config)
+        self.learners: list[torch.nn.Module] = [trained.model]
+        if hooks.goal is not None:
+            self.names = hooks.goal.names
+            self.learners.append(hooks.goal.judges)
         self._plan: tuple[int, BatchPlan] | None = None
 
     def run(self, progress: Progress) -> Progress:
@@ -160,7 +178,8 @@ class Trainer:
             sums = {name: sums[name] + parts.get(name, 0.0) for name in self.names}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)
-        self.world.sum_gradients(p for p in self.model.parameters() if p.requires_grad)
+        learning = (p for each in self.learners for p in each.parameters() if p.requires_grad)
+        self.world.sum_gradients(learning)
         norm = self._clip()
         if math.isfinite(norm):
             for group in self.optimizer.param_groups:
@@ -174,17 +193,22 @@ class Trainer:
         torch.manual_seed(_seed(self.config.seed, step, position))
         bf16 = self.config.precision == "bf16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-            losses = objective(self.model, batch.to(self.device), self.config, step)
+            minimised = self.hooks.goal or objective
+            losses = minimised(self.model, batch.to(self.device), self.config, step)
         if losses.total.requires_grad:  # nothing learns before a frozen run's losses begin
             (losses.total / tokens).backward()
         return {name: float(value) for name, value in losses.parts.items()}
 
     def _clip(self) -> float:
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if self.config.clip and torch.isfinite(norm):
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip, norm)
-        return float(norm)
+        """The model's norm, or one that is not finite; each learner is clipped by its own."""
+        norms = []
+        for learner in self.learners:
+            gradients = [p.grad for p in learner.parameters() if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients)
+            if self.config.clip and torch.isfinite(norm):
+                torch.nn.utils.clip_grads_with_norm_(learner.parameters(), self.config.clip, norm)
+            norms.append(float(norm))
+        return next((norm for norm in norms if not math.isfinite(norm)), norms[0])
 
     def _own_batches(self, plan: BatchPlan, numbers: range, epoch: int) -> list[tuple[int, Batch]]:
         """This process's share of an update: every size-th batch, with its place in the update."""

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-__all__ = ["plain_word_loss", "weighted_log_partition", "word_loss"]
+__all__ = ["plain_word_loss", "token_log_probs", "weighted_log_partition", "word_loss"]
 
 # Rows whose logits exist at one time. Measured: fewer make more passes over the embedding's
 # gradient, more leave the processor's cache. The second bounds the memory of large vocabularies.
@@ -46,6 +48,27 @@ def weighted_log_partition(
 ) -> Float[Tensor, ""]:
     """Sum of weights times logsumexp(states E^T); the weights are constants."""
     return _LogPartition.apply(states, embedding, weights)
+
+
+def token_log_probs(
+    states: Float[Tensor, "n d"], embedding: Float[Tensor, "v d"], labels: Int[Tensor, " n"]
+) -> Float[Tensor, " n"]:
+    """log softmax(states E^T) at the labels; logits are made in chunks, and again for gradients."""
+    rows = max(1, _LOGITS_AT_ONCE // embedding.shape[0])
+    if len(labels) <= rows:
+        return _log_probs(states, embedding, labels)
+    parts = zip(states.split(rows), labels.split(rows), strict=True)
+    found = [
+        checkpoint(_log_probs, h, embedding, y, use_reentrant=False, preserve_rng_state=False)
+        for h, y in parts
+    ]
+    return torch.cat(found)
+
+
+def _log_probs(states: Tensor, embedding: Tensor, labels: Tensor) -> Tensor:
+    logits = states @ embedding.T
+    wide = torch.promote_types(logits.dtype, torch.float32)  # half precision is too coarse here
+    return -F.cross_entropy(logits.to(wide), labels, reduction="none")
 
 
 @dataclass(frozen=True)

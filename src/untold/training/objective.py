@@ -7,10 +7,11 @@ All are sums over the sentences of a batch; a loss with weight zero is not compu
 """
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from untold.config import TrainConfig
 from untold.corpus.batches import Batch
@@ -22,7 +23,7 @@ from untold.training.counterfactual import shorten
 from untold.training.ends import ends_loss
 from untold.training.losses import word_loss
 
-__all__ = ["Losses", "auxiliary_ramp", "objective", "parts_of"]
+__all__ = ["Goal", "Losses", "auxiliary_ramp", "objective", "parts_of", "supervised"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,35 @@ class Losses:
     parts: dict[str, Float[Tensor, ""]]
 
 
+@runtime_checkable
+class Goal(Protocol):
+    """What a run minimises in place of `objective`, with networks that learn beside the model."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its figures, in the order they are shown."""
+        ...
+
+    @property
+    def judges(self) -> nn.Module:
+        """No part of the model, and of no use for translating."""
+        ...
+
+    def __call__(self, model: Seq2Seq, batch: Batch, config: TrainConfig, step: int) -> Losses:
+        """As `objective`."""
+        ...
+
+
 def objective(model: Seq2Seq, batch: Batch, config: TrainConfig, step: int) -> Losses:
     """The loss of one batch at an update; with a frozen backbone without the word loss."""
     outputs = model(batch.source, batch.source_mask, batch.prefix)
+    return supervised(model, outputs, batch, config, step)
+
+
+def supervised(
+    model: Seq2Seq, outputs: Outputs, batch: Batch, config: TrainConfig, step: int
+) -> Losses:
+    """The same from what the model made of the batch."""
     total, parts = torch.zeros((), device=batch.labels.device), {}
     if not config.freeze_backbone:
         states, labels = outputs.holistic[batch.target_mask], batch.labels[batch.target_mask]

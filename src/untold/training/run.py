@@ -24,6 +24,7 @@ from untold.training.interruption import stop_signals
 from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
 from untold.training.progress import Progress
 from untold.training.reporter import Reporter, Silence
+from untold.training.sequence.goal import SequenceGoal
 from untold.training.validation import make_validator
 from untold.training.warmstart import WarmStart, warm_start
 from untold.training.world import World
@@ -106,15 +107,16 @@ def _train(
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
     trained = TrainedModel(model.to(device), config, tokenizers)
-    optimizer = make_optimizer(trained)
+    goal = SequenceGoal(trained) if config.train.sequence.is_on else None
+    optimizer = make_optimizer(trained, goal)
     progress = Progress() if checkpoint is None else _restore(checkpoint, trained, optimizer)
     validate = None
     if data.valid is not None:
         validate = make_validator(trained, data.valid, data.valid_pairs)
-    hooks = Hooks(validate)
+    hooks = Hooks(validate, goal=goal)
     if world.is_first:
         save = partial(checkpoints.save, trained, optimizer, facts)
-        hooks = Hooks(validate, save, partial(checkpoints.save_best, trained))
+        hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), goal)
     reporter.begin(progress.step)
     progress = Trainer(trained, optimizer, data.train, setting, hooks).run(progress)
     world.wait()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from untold.corpus.grammars.grammar import Grammar, Sample, load_grammar
+from untold.corpus.grammars.noise import delete_clauses
 from untold.errors import UntoldError
 
 __all__ = ["SampleReport", "SplitReport", "write_sample"]
@@ -49,13 +50,18 @@ class SampleReport:
         return f"{self.out}: {self.grammar}, seed {self.seed}: {splits}"
 
 
-def write_sample(name: str | Path, pairs: int, seed: int, out: str | Path) -> SampleReport:
+def write_sample(
+    name: str | Path, pairs: int, seed: int, out: str | Path, *, noise: float = 0.0
+) -> SampleReport:
     """Write train (`pairs`), dev and test with their alignments; the same files for the same seed.
 
-    No source and no target sentence stands in two splits, and no pair twice in one.
+    No source and no target sentence stands in two splits, and no pair twice in one. `noise` is the
+    share of training references that lose a clause; all else is as without it.
     """
     if pairs < 1:
         raise UntoldError(f"{pairs} pairs: ask for at least 1")
+    if not 0.0 <= noise < 1.0:
+        raise UntoldError(f"noise {noise}: give a share of at least 0 and below 1")
     grammar = load_grammar(name)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -63,7 +69,10 @@ def write_sample(name: str | Path, pairs: int, seed: int, out: str | Path) -> Sa
     splits = _Splits(grammar, grammar.stream(seed))
     reports = {}
     for split, count in (("test", held_out), ("dev", held_out), ("train", pairs)):
-        reports[split] = _write(grammar, split, out, splits.take(count, keep=split != "train"))
+        samples: Iterable[Sample] = splits.take(count, keep=split != "train")
+        if noise and split == "train":
+            samples = delete_clauses(list(samples), noise, seed, splits.taken[1])
+        reports[split] = _write(grammar, split, out, samples)
     return SampleReport(grammar.name, grammar.languages, seed, out, **reports)
 
 

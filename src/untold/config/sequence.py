@@ -1,0 +1,75 @@
+"""Settings of sequence-level training: which translations are tried, what they are worth, and how
+the model learns from it."""
+
+import difflib
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from untold.config.section import Count, CountOrZero, Section
+
+__all__ = ["REWARDS", "SequenceConfig"]
+
+REWARDS = ("bleu", "gleu", "chrf", "rouge", "cdr")
+_CALLABLE = re.compile(r"[\w.]+:\w+")
+
+
+class SequenceConfig(Section):
+    """Learning from whole translations, `mix` of it and the rest from the reference.
+
+    `kind` is the estimator; "none" trains on the reference alone.
+    """
+
+    kind: Literal["none", "reinforce", "mrt", "actor_critic"] = "none"
+    mix: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    sampler: Literal["sample", "nbest"] = "sample"
+    samples: Count = 5
+    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    max_ratio: Annotated[float, Field(gt=0.0)] = 2.0
+    reference: bool = False
+    reward: str = "bleu"  # one of REWARDS, or a function of your own as package.module:function
+    aligner: str | None = None  # the path of the aligner that cdr counts by
+    baseline: Literal["mean", "self_critical", "none"] = "mean"
+    alpha: Annotated[float, Field(gt=0.0)] = 0.005
+    discriminator: bool = False
+    discriminator_warmup: CountOrZero = 0
+    d_judge: Count = 64
+    judge_rate: Annotated[float, Field(gt=0.0)] = 1.0
+
+    @property
+    def is_on(self) -> bool:
+        """False: training is as if this section were not there."""
+        return self.kind != "none" and self.mix > 0
+
+    @field_validator("reward")
+    @classmethod
+    def _is_a_reward(cls, value: str) -> str:
+        if value in REWARDS or _CALLABLE.fullmatch(value):
+            return value
+        close = difflib.get_close_matches(value, REWARDS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ValueError(
+            f"unknown reward; {hint}known: {', '.join(REWARDS)}, or package.module:function"
+        )
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "SequenceConfig":
+        if self.kind == "none":
+            return self
+        if self.reward == "cdr" and self.aligner is None:
+            raise ValueError('reward = "cdr" counts by an aligner: give its path as aligner')
+        if self.kind == "mrt":
+            if self.samples + self.reference < 2:
+                raise ValueError("mrt compares translations: set samples to 2 or more")
+            return self
+        if self.sampler != "sample" or self.reference:
+            raise ValueError(
+                f"{self.kind} is right in the mean over samples of the model alone: set sampler = "
+                '"sample" and reference = false, or kind = "mrt"'
+            )
+        if self.kind == "reinforce" and self.baseline == "mean" and self.samples < 2:
+            raise ValueError(
+                'baseline = "mean" compares samples: set samples to 2 or more, or another baseline'
+            )
+        return self

@@ -1,0 +1,103 @@
+"""The translations that a model learns from: its samples or n-best list, and the reference.
+
+They are searched for in evaluation mode and without gradients. Which ones are drawn hangs on
+torch's generator, from which one number is taken, and on the indices of the sentences.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from untold.config import DecodeConfig, SequenceConfig
+from untold.corpus.batches import Batch, Ids, pad_rows
+from untold.corpus.vocabulary import BOS, EOS, PAD
+from untold.decoding import Hypothesis, Sentences, search
+from untold.models.seq2seq import Seq2Seq
+
+__all__ = ["Samples", "collect", "draw_greedy", "draw_samples"]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """n translations of the sentences of a batch; those of a sentence stand together."""
+
+    rows: Int[Tensor, " n"]  # which sentence each translates, in order
+    tokens: tuple[tuple[int, ...], ...]  # without control tokens
+    prefix: Int[Tensor, "n t"]  # BOS y_1 .. y_T, as in Batch
+    labels: Int[Tensor, "n t"]  # y_1 .. y_T EOS
+    mask: Bool[Tensor, "n t"]  # True = real token
+    chosen: Bool[Tensor, "n t"]  # without an EOS that stands there by force, at the length limit
+
+
+def draw_samples(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: int) -> Samples:
+    """What the sampler of the settings finds, at most `longest` tokens each.
+
+    mrt learns from sets of translations: for it none of a sentence occurs twice.
+    """
+    settings = {"max_length": longest + 1, "max_ratio": config.max_ratio, "nbest": config.samples}
+    if config.sampler == "nbest":
+        settings |= {"beam": config.samples}
+    else:
+        seed = int(torch.randint(1 << 31, ()))
+        settings |= {"sample": True, "temperature": config.temperature, "seed": seed}
+    found = _search(model, batch, DecodeConfig.model_validate(settings))
+    own = [[(each.tokens, each.finished) for each in hypotheses] for hypotheses in found]
+    if config.reference:
+        own = [[*some, (each, True)] for some, each in zip(own, _references(batch), strict=True)]
+    if config.kind == "mrt":
+        own = [list(dict(some).items()) for some in own]
+    return collect(own, batch.source.device)
+
+
+def draw_greedy(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: int) -> Samples:
+    """The likeliest token at each step: what self-critical training compares samples with."""
+    settings = {"max_length": longest + 1, "max_ratio": config.max_ratio, "beam": 1}
+    found = _search(model, batch, DecodeConfig.model_validate(settings))
+    own = [[(hypotheses[0].tokens, hypotheses[0].finished)] for hypotheses in found]
+    return collect(own, batch.source.device)
+
+
+def collect(
+    found: Sequence[Sequence[tuple[tuple[int, ...], bool]]], device: torch.device
+) -> Samples:
+    """Of each sentence its translations, each with whether it ended by itself, as tensors."""
+    flat = [(row, *each) for row, some in enumerate(found) for each in some]
+    ended: list[Ids] = [(*tokens, EOS) for _, tokens, _ in flat]
+    labels, mask = (part.to(device) for part in pad_rows(ended))
+    begin = torch.full_like(labels[:, :1], BOS)
+    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, PAD)
+    forced = torch.tensor([not finished for *_, finished in flat], device=device)
+    return Samples(
+        rows=torch.tensor([row for row, *_ in flat], device=device),
+        tokens=tuple(tokens for _, tokens, _ in flat),
+        prefix=prefix,
+        labels=labels,
+        mask=mask,
+        chosen=mask & ~(forced[:, None] & (labels == EOS)),
+    )
+
+
+def _search(model: Seq2Seq, batch: Batch, decode: DecodeConfig) -> list[list[Hypothesis]]:
+    indices = tuple(batch.indices.tolist())
+    with _evaluating(model):
+        return search(model, Sentences(batch.source, batch.source_mask, None, indices), decode)
+
+
+@contextmanager
+def _evaluating(model: Seq2Seq) -> Iterator[None]:
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)
+
+
+def _references(batch: Batch) -> list[tuple[int, ...]]:
+    lengths = (batch.target_mask.sum(1) - 1).tolist()
+    rows = zip(batch.labels.tolist(), lengths, strict=True)
+    return [tuple(row[:length]) for row, length in rows]
