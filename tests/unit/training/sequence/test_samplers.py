@@ -1,0 +1,109 @@
+"""Samplers: the same draws for the same seed, in any batch; n-best lists; references; sets."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from toys import toy_batch, toy_model
+from untold.config import DecodeConfig, SequenceConfig
+from untold.corpus.vocabulary import BOS, EOS, PAD
+from untold.decoding import Sentences, search
+from untold.training.sequence.samplers import collect, draw_greedy, draw_samples
+
+BATCH = toy_batch([(5, 3), (2, 7), (3, 1)])
+LONGEST = 7
+
+
+def settings(**values):
+    return SequenceConfig.model_validate({"kind": "reinforce", "samples": 4} | values)
+
+
+def drawn(seed, batch=BATCH, model=None, **values):
+    model = toy_model() if model is None else model  # building draws weights, too
+    torch.manual_seed(seed)
+    return draw_samples(model, batch, settings(**values), LONGEST)
+
+
+def by_sentence(samples):
+    """The translations of each sentence, in their order."""
+    rows = samples.rows.tolist()
+    pairs = list(zip(rows, samples.tokens, strict=True))
+    return [[tokens for row, tokens in pairs if row == n] for n in sorted(set(rows))]
+
+
+def test_the_same_seed_draws_the_same_and_another_another():
+    one, same, other = drawn(3), drawn(3), drawn(4)
+    assert one.tokens == same.tokens != other.tokens
+    assert one.rows.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert len(set(one.tokens)) > 6
+
+
+def test_what_is_drawn_for_a_sentence_does_not_hang_on_its_batch():
+    whole = by_sentence(drawn(3))
+    for row in range(3):
+        part = replace(
+            BATCH,
+            **{
+                name: getattr(BATCH, name)[row : row + 1]
+                for name in ("source", "source_mask", "prefix", "labels", "target_mask", "indices")
+            },
+        )
+        assert by_sentence(drawn(3, part)) == [whole[row]]
+
+
+def test_samples_are_searched_for_without_dropout_and_the_model_goes_on_training():
+    model = toy_model(dropout=0.5).train()
+    assert drawn(3, model=model).tokens == drawn(3).tokens
+    assert model.training and model.backbone.training
+    model.eval()
+    drawn(3, model=model)
+    assert not model.training
+
+
+def test_a_low_temperature_comes_near_the_greedy_translation():
+    greedy = by_sentence(draw_greedy(toy_model(), BATCH, settings(), LONGEST))
+    cold = by_sentence(drawn(3, temperature=0.01))
+    assert [some for (some,) in greedy] == [tokens[0] for tokens in cold]
+    assert all(len(set(tokens)) == 1 for tokens in cold)
+
+
+def test_an_nbest_list_is_that_of_the_search_and_draws_nothing():
+    model = toy_model()
+    before = torch.random.get_rng_state()
+    found = draw_samples(model, BATCH, settings(kind="mrt", sampler="nbest"), LONGEST)
+    assert torch.equal(before, torch.random.get_rng_state())
+    decode = DecodeConfig(beam=4, nbest=4, max_length=LONGEST + 1, max_ratio=2.0)
+    sentences = Sentences(BATCH.source, BATCH.source_mask)
+    lists = search(toy_model(), sentences, decode)
+    assert by_sentence(found) == [[each.tokens for each in some] for some in lists]
+
+
+def test_the_reference_joins_and_a_set_has_nothing_twice():
+    found = by_sentence(drawn(3, kind="mrt", samples=3, temperature=0.01, reference=True))
+    for row, tokens in enumerate(found):
+        real = BATCH.labels[row, BATCH.target_mask[row]].tolist()[:-1]
+        assert len(tokens) == 2 == len(set(tokens)), "three samples were the same"
+        assert tokens[1] == tuple(real)
+    again = drawn(3, kind="mrt", samples=3, temperature=0.01)
+    assert len(again.tokens) == 3
+
+
+def test_tensors_of_samples():
+    samples = collect([[((7, 8), True), ((), True)], [((9, 4), False)]], torch.device("cpu"))
+    assert samples.rows.tolist() == [0, 0, 1]
+    assert samples.tokens == ((7, 8), (), (9, 4))
+    assert samples.prefix.tolist() == [[BOS, 7, 8], [BOS, PAD, PAD], [BOS, 9, 4]]
+    assert samples.labels.tolist() == [[7, 8, EOS], [EOS, PAD, PAD], [9, 4, EOS]]
+    assert samples.mask.int().tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 1]]
+    assert samples.chosen.int().tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+
+
+@pytest.mark.parametrize("longest", [1, 3])
+def test_no_sample_is_longer_than_the_limit_and_its_forced_end_is_known(longest):
+    samples = draw_samples(toy_model(), BATCH, settings(), longest)
+    lengths = [len(tokens) for tokens in samples.tokens]
+    assert max(lengths) == longest
+    for number, length in enumerate(lengths):
+        assert int(samples.mask[number].sum()) == length + 1
+        assert int(samples.chosen[number].sum()) == length + (length < longest)

@@ -1,0 +1,119 @@
+"""Whole runs with sequence-level training: resumed bit for bit, and nothing where it is off."""
+
+import pytest
+import torch
+
+from toys import checkpoint_contents, records, weights
+from untold.errors import UntoldError
+from untold.models.files import load_model, read_tensors
+from untold.training.loop import make_optimizer
+from untold.training.sequence.goal import SequenceGoal
+from untold.training.world import World
+
+STEPS = {"steps": 4, "save_every": 4, "validate_every": 99, "log_every": 2}
+KINDS = {
+    "reinforce": {"kind": "reinforce", "reward": "gleu", "baseline": "self_critical"},
+    "mrt": {"kind": "mrt", "reward": "bleu", "reference": True},
+    "actor_critic": {"kind": "actor_critic", "reward": "rouge"},
+    "discriminator": {"kind": "reinforce", "reward": "chrf", "discriminator": True},
+}
+
+
+def sections(**sequence):
+    return {"train": STEPS | {"sequence": {"samples": 2} | sequence}}
+
+
+def end(out):
+    return out / "checkpoints" / "step-00000004"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_in_pieces_is_one_in_one_go_bit_for_bit(start, tmp_path, name):
+    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
+    start(whole, **sections(**KINDS[name]))
+    result, _ = start(pieces, stop_after=1, **sections(**KINDS[name]))
+    assert result.progress.step == 2
+    start(pieces, **sections(**KINDS[name]))
+    assert checkpoint_contents(end(whole)) == checkpoint_contents(end(pieces))
+
+
+def test_without_it_or_with_none_of_it_in_the_mix_training_is_plain(start, tmp_path):
+    start(tmp_path / "plain", train=STEPS)
+    start(tmp_path / "none", **sections(kind="none", samples=3))
+    start(tmp_path / "no-mix", **sections(kind="mrt", mix=0.0))
+    start(tmp_path / "some", **sections(kind="mrt", mix=0.1))
+    expected = checkpoint_contents(end(tmp_path / "plain"))
+    assert checkpoint_contents(end(tmp_path / "none")) == expected
+    assert checkpoint_contents(end(tmp_path / "no-mix")) == expected
+    some = checkpoint_contents(end(tmp_path / "some"))
+    assert some["model.safetensors"] != expected["model.safetensors"]
+
+
+@pytest.mark.parametrize(("name", "judge"), [("actor_critic", "critic"), ("discriminator",) * 2])
+def test_judges_are_saved_with_the_optimizer_and_are_no_part_of_the_model(
+    start, corpus, tmp_path, name, judge
+):
+    start(tmp_path, **sections(**KINDS[name]))
+    assert not [key for key in weights(end(tmp_path)) if "judge" in key or judge in key]
+    stored = read_tensors(end(tmp_path) / "optimizer.safetensors")
+    trained = load_model(tmp_path)
+    fresh = SequenceGoal(trained).judges.named_parameters()
+    for key, parameter in fresh:
+        name = f"judges.{key}"
+        assert stored[f"weight/{name}"].shape == parameter.shape
+        assert {f"exp_avg/{name}", f"exp_avg_sq/{name}", f"step/{name}"} <= stored.keys()
+        if key.endswith("hidden.weight"):
+            assert not torch.equal(stored[f"weight/{name}"], parameter), "it has learnt"
+    assert sum(key.startswith("weight/") for key in stored) == len(list(trained_judges(trained)))
+
+
+def trained_judges(trained):
+    return SequenceGoal(trained).judges.parameters()
+
+
+def test_figures_are_logged(start, tmp_path):
+    start(tmp_path, **sections(**KINDS["actor_critic"]))
+    logged = records(tmp_path, "train")
+    assert [record["step"] for record in logged] == [2, 4]
+    for record in logged:
+        assert {"loss", "nll", "sequence", "reward", "critic"} <= record.keys()
+        assert 0 <= record["reward"] <= 1
+
+
+def test_a_run_does_not_go_on_with_another_reward_or_estimator(start, tmp_path):
+    start(tmp_path, stop_after=1, **sections(**KINDS["mrt"]))
+    with pytest.raises(UntoldError, match=r"train\.sequence\.reward: bleu -> chrf"):
+        start(tmp_path, **sections(**KINDS["mrt"] | {"reward": "chrf"}))
+
+
+def test_a_checkpoint_without_the_judges_is_refused_by_name(start, tmp_path):
+    start(tmp_path, stop_after=1, **sections(kind="reinforce"))
+    with pytest.raises(UntoldError, match=r"optimizer\.safetensors lacks judges\.critic\."):
+        start(tmp_path, allow_changed=True, **sections(kind="actor_critic"))
+
+
+def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_path, monkeypatch):
+    """All processes add up what judges are to learn, as they do for the model."""
+    summed = []
+    monkeypatch.setattr(
+        World, "sum_gradients", lambda self, parameters: summed.append(list(parameters))
+    )
+    start(tmp_path, **sections(**KINDS["actor_critic"] | {"judge_rate": 0.5}))
+    trained = load_model(tmp_path)
+    goal = SequenceGoal(trained)
+    count = len(list(trained.model.parameters())) + len(list(goal.judges.parameters()))
+    assert {len(each) for each in summed} == {count}
+    groups = make_optimizer(trained, goal).param_groups
+    assert [(group["factor"], "judges" in group) for group in groups] == [(1.0, False), (0.5, True)]
+
+
+def test_a_run_can_start_from_a_plain_one(start, corpus, tmp_path):
+    start(tmp_path / "plain", train=STEPS)
+    _, lines = start(tmp_path / "mrt", init=tmp_path / "plain", **sections(**KINDS["mrt"]))
+    assert any("tensors taken over" in line and "new" not in line for line in lines)
+
+
+def test_a_missing_function_is_known_before_the_first_update(start, tmp_path):
+    with pytest.raises(UntoldError, match="No module named 'nowhere'"):
+        start(tmp_path, **sections(kind="reinforce", reward="nowhere:f"))
+    assert not (tmp_path / "checkpoints").exists()
