@@ -43,7 +43,7 @@ class SequenceGoal:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.train.seed)
             if self.config.kind == "actor_critic":
-                self.critic = Critic(trained.model.backbone.d_model, self.config.d_judge)
+                self.critic = Critic(trained.model.backbone.widths.state, self.config.d_judge)
             if self.config.discriminator:
                 sizes = (len(tokenizers.source), len(tokenizers.target))
                 discriminator = Discriminator(sizes, self.config.d_judge)
