@@ -4,6 +4,7 @@ left. Words without a translation can then only be redundant.
     sum over source words i of  -log(1 - past_1[i]) - log(1 - future_T[i])
 """
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -15,7 +16,6 @@ _NEARLY_ONE = 1 - 1e-6  # keeps the logarithm and its gradient finite
 def ends_loss(shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
     """Summed over sentences; position T, the last real one, is about to say EOS."""
     last = mask.sum(1).sub(1).clamp(min=0)[:, None, None].expand(-1, 1, shares.shape[2])
-    past = shares[:, 0, :, 0]
-    future = shares[..., 1].gather(1, last).squeeze(1)
-    wrong = past.clamp(max=_NEARLY_ONE), future.clamp(max=_NEARLY_ONE)
-    return -sum((-part).log1p().sum() for part in wrong)
+    future = shares[..., 1].gather(1, last)
+    wrong = torch.cat([shares[:, :1, :, 0], future]).clamp(max=_NEARLY_ONE)
+    return -(-wrong).log1p().sum()
