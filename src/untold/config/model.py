@@ -97,6 +97,7 @@ class ModelConfig(Section):
     activation_dropout: Fraction = 0.0
     tie_embeddings: bool = True
     separator: SeparatorConfig = SeparatorConfig()
+    word_prediction: bool = False  # the head that train.word_prediction trains, and asks for
 
     @model_validator(mode="before")
     @classmethod

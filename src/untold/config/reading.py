@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 
 from untold.config.data import CorpusConfig, DataConfig, TokenizerConfig
 from untold.config.model import ModelConfig
@@ -29,6 +29,28 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _weight_asks_for_head(cls, data: Any) -> Any:
+        """A model whose word prediction is to be trained has the head, unless it is told not to."""
+        if not isinstance(data, dict):
+            return data
+        train, model = data.get("train", {}), data.get("model", {})
+        if not isinstance(train, dict) or not isinstance(model, dict):
+            return data
+        weight = train.get("word_prediction")
+        wanted = isinstance(weight, (int, float)) and weight > 0
+        return data | {"model": {"word_prediction": True} | model} if wanted else data
+
+    @model_validator(mode="after")
+    def _head_is_there(self) -> "Config":
+        if self.train.word_prediction and not self.model.word_prediction:
+            raise ValueError(
+                f"train.word_prediction = {self.train.word_prediction} has no head to train: set "
+                "model.word_prediction to true, or the weight to 0"
+            )
+        return self
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:

@@ -35,6 +35,8 @@ class TrainConfig(Section):
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     bca_weight: Weight = 0.0
     ends_weight: Weight = 0.5
+    word_prediction: Weight = 0.0
+    word_prediction_steps: Literal["all", "first"] = "all"
     counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0

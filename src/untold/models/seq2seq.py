@@ -54,10 +54,17 @@ class CoveringState:
 class Seq2Seq(nn.Module):
     """p(y_t | y_<t, x) = softmax(E o_t), with E the backbone's output embedding."""
 
-    def __init__(self, backbone: Backbone, past_future: PastFuture | None = None) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        past_future: PastFuture | None = None,
+        word_prediction: nn.Linear | None = None,
+    ) -> None:
+        """`word_prediction`: a head that a loss of that name trains; no translation needs it."""
         super().__init__()
         self.backbone = backbone
         self.past_future = past_future
+        self.word_prediction = word_prediction
 
     def forward(
         self,

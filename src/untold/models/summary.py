@@ -24,10 +24,10 @@ def count_parameters(model: Seq2Seq) -> Parameters:
     """Every parameter once, shared ones too."""
     total = sum(p.numel() for p in model.parameters())
     embeddings = sum(p.numel() for name, p in model.named_parameters() if "embedding" in name)
-    heads = 0
-    if model.past_future is not None:
-        heads = sum(p.numel() for p in model.past_future.heads.parameters())
-    return Parameters(total, total - embeddings, total - heads)
+    past_future = model.past_future
+    heads = (None if past_future is None else past_future.heads, model.word_prediction)
+    idle = sum(p.numel() for head in heads if head is not None for p in head.parameters())
+    return Parameters(total, total - embeddings, total - idle)
 
 
 def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """What training minimises: a list of losses, each with its weight and its own figure.
 
     -log p(y|x)  +  bow_weight * (bags + counterfactual bags)  +  ends_weight * both ends
-                 +  bca_weight * content agreement
+                 +  bca_weight * content agreement  +  word_prediction * words from the state
 
 All are sums over the sentences of a batch; a loss with weight zero is not computed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -17,7 +18,7 @@ from untold.config import TrainConfig
 from untold.corpus.batches import Batch
 from untold.models.pastfuture import PastFuture, Separated
 from untold.models.seq2seq import Outputs, Seq2Seq
-from untold.training.bags import Words, bag_loss, sentence_bags
+from untold.training.bags import Bags, Words, bag_loss, sentence_bags
 from untold.training.content import content_loss
 from untold.training.counterfactual import shorten
 from untold.training.ends import ends_loss
@@ -71,8 +72,11 @@ def supervised(
         )
         total = total + loss
     ramp = auxiliary_ramp(config, step)
-    if model.past_future is not None and ramp:
-        for name, weight, value in _auxiliary(model, model.past_future, outputs, batch, config):
+    if ramp:
+        found = _word_prediction(model, outputs, batch, config)
+        if model.past_future is not None:
+            found = _auxiliary(model, model.past_future, outputs, batch, config) + found
+        for name, weight, value in found:
             total = total + ramp * weight * value
             parts[name] = value.detach()
     return Losses(total, {"loss": total.detach(), **parts})
@@ -88,6 +92,7 @@ def parts_of(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
         "counterfactual": bow and config.counterfactual > 0,
         "ends": model.past_future is not None and config.ends_weight > 0,
         "bca": model.past_future is not None and config.bca_weight > 0,
+        "word_prediction": model.word_prediction is not None and config.word_prediction > 0,
     }
     return tuple(name for name, is_wanted in wanted.items() if is_wanted)
 
@@ -127,6 +132,21 @@ def _auxiliary(
     return found
 
 
+def _word_prediction(
+    model: Seq2Seq, outputs: Outputs, batch: Batch, config: TrainConfig
+) -> list[tuple[str, float, Tensor]]:
+    """The words still to come, from the decoder state alone (Weng et al., 2017): no capsules."""
+    if model.word_prediction is None or not config.word_prediction:
+        return []
+    embedding, steps = model.output_embedding(), batch.target_mask
+    words = Words(batch.labels, steps, batch.labels, steps)
+    _, future = sentence_bags(words, embedding, config.bow_window)
+    if config.word_prediction_steps == "first":
+        steps = steps & (torch.arange(steps.shape[1], device=steps.device) == 0)
+    value = _bag_total([(outputs.states, model.word_prediction, future)], steps, embedding, config)
+    return [("word_prediction", config.word_prediction, value)]
+
+
 @dataclass(frozen=True)
 class _BagLosses:
     """Past and future bags under one set of settings."""
@@ -138,21 +158,37 @@ class _BagLosses:
     def loss(
         self, separated: Separated, words: Words, steps: Bool[Tensor, "b t"]
     ) -> Float[Tensor, ""]:
-        """Summed over sentences; of each the mean over its `steps`, or over a sample of them."""
-        per_step = steps.to(self.embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
-        chosen, scale = _sample(steps, self.config.bow_share)
-        weights = per_step.flatten()[chosen] * scale
-        total = torch.zeros((), device=weights.device)
+        """Of both sides."""
         heads = self.past_future.heads
-        sides = (separated.past, heads.bow_past), (separated.future, heads.bow_future)
-        bags = sentence_bags(words, self.embedding, self.config.bow_window)
-        for (capsules, head), side in zip(sides, bags, strict=True):
-            counts, sums = side.counts.flatten()[chosen], side.sums.flatten(0, 1)[chosen]
-            mean = self.config.bow_reduction == "mean"
-            share = weights / counts.clamp(min=1) if mean else weights
-            picked = capsules.flatten(0, 1)[chosen]
-            total = total + bag_loss(picked, head, self.embedding, (counts, sums), share)
-        return total
+        past, future = sentence_bags(words, self.embedding, self.config.bow_window)
+        sides = [
+            (separated.past, heads.bow_past, past),
+            (separated.future, heads.bow_future, future),
+        ]
+        return _bag_total(sides, steps, self.embedding, self.config)
+
+
+def _bag_total(
+    sides: Sequence[tuple[Tensor, nn.Linear, Bags]],
+    steps: Bool[Tensor, "b t"],
+    embedding: Tensor,
+    config: TrainConfig,
+) -> Float[Tensor, ""]:
+    """Summed over sentences; of each the mean over its `steps`, or over a sample of them.
+
+    A side is vectors (b t w), the head that reads them, and the bags that it is to know.
+    """
+    per_step = steps.to(embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
+    chosen, scale = _sample(steps, config.bow_share)
+    weights = per_step.flatten()[chosen] * scale
+    total = torch.zeros((), device=weights.device)
+    for vectors, head, bags in sides:
+        counts, sums = bags.counts.flatten()[chosen], bags.sums.flatten(0, 1)[chosen]
+        mean = config.bow_reduction == "mean"
+        share = weights / counts.clamp(min=1) if mean else weights
+        picked = vectors.flatten(0, 1)[chosen]
+        total = total + bag_loss(picked, head, embedding, (counts, sums), share)
+    return total
 
 
 def _sample(steps: Bool[Tensor, "b t"], share: float) -> tuple[Tensor, float]:
