@@ -11,6 +11,7 @@ from untold.training.interruption import Interrupted
 from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
 from untold.training.progress import Progress
 from untold.training.reporter import Silence
+from untold.training.sequence.goal import SequenceGoal
 from untold.training.world import World
 
 __all__ = ["Updates"]
@@ -24,7 +25,9 @@ class Updates:
             trained.model.freeze_backbone()
         reporter = Silence(Path(tempfile.gettempdir()), trained.config.train.steps)
         setting, nothing = Setting(World(), reporter, Interrupted()), PairsInMemory(())
-        self._trainer = Trainer(trained, make_optimizer(trained), nothing, setting, Hooks())
+        goal = SequenceGoal(trained) if trained.config.train.sequence.is_on else None
+        optimizer = make_optimizer(trained, goal)
+        self._trainer = Trainer(trained, optimizer, nothing, setting, Hooks(goal=goal))
         # Where they have begun: the auxiliary losses are part of what an update costs.
         self._progress = Progress(step=trained.config.train.auxiliary_start)
 
