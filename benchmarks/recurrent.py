@@ -28,6 +28,7 @@ def recurrent_variants() -> dict[str, dict[str, dict[str, Any]]]:
     return {
         "RNMT": {},
         "RNMT + GDR": {"model": {"separator": {"kind": "gdr"}}},
+        "PFRNN": {"model": {"backbone": "pfrnn"}},
     }
 
 

@@ -32,17 +32,25 @@ class Found:
     states: np.ndarray
     attention: np.ndarray
     logits: np.ndarray
+    past: np.ndarray  # with the one before the first word
+    future: np.ndarray
 
 
 class NumpyRnmt:
     """Reads the parameters of a model by their names."""
 
-    def __init__(self, model):
+    def __init__(self, model, layer=None):
         self.p = {n: p.detach().numpy() for n, p in model.backbone.named_parameters()}
         self.source = self.p["source_embedding.embedding.weight"]
         self.target = self.p.get("target_embedding.embedding.weight", self.source)  # else shared
         self.output = self.p.get("output.weight", self.target)  # else tied
         self.scale = self.target.shape[1] ** 0.5
+        self.layer = layer  # the future layer of a PFRNN
+        self.futures = {
+            "gru": lambda context, future: self.cell("layers.future", context, future),
+            "gru-o": self.subtract_before,
+            "gru-i": self.subtract_inside,
+        }
 
     def linear(self, name):
         return self.p[f"{name}.weight"], self.p[f"{name}.bias"]
@@ -73,15 +81,51 @@ class NumpyRnmt:
 
     def decode(self, h, prefix):
         weight, bias = self.linear("bridge")
-        state, steps = np.tanh(weight @ h.mean(0) + bias), []
+        state = np.tanh(weight @ h.mean(0) + bias)
+        steps, past, future = [], [np.zeros_like(state)], [state]
         for word in prefix:
             e = self.scale * self.target[word]
-            half = self.cell("first", e, state)
+            half = self.first(e, state, past[-1], future[-1])
             attention = self.attend(half, h)
             context = attention @ h
             state = self.cell("second", context, half)
-            steps.append((state, attention, self.output @ np.tanh(self.readout(e, state, context))))
-        return Found(*(np.stack(part) for part in zip(*steps, strict=True)))
+            readout = self.readout(e, state, context)
+            if self.layer is not None:
+                past.append(self.cell("layers.past", context, past[-1]))
+                future.append(self.futures[self.layer](context, future[-1]))
+                both = np.concatenate([past[-1], future[-1]])
+                readout = readout + self.p["layers.readout.weight"] @ both
+            steps.append((state, attention, self.output @ np.tanh(readout)))
+        found = (np.stack(part) for part in zip(*steps, strict=True))
+        return Found(*found, np.stack(past), np.stack(future))
+
+    def first(self, e, state, past, future):
+        """GRU_1 of the word and, in a PFRNN, of past and future."""
+        weight, bias = self.linear("first.read")
+        if self.layer is not None:
+            e = np.concatenate([e, past, future])
+            weight = np.concatenate([weight, self.p["layers.feed.weight"]], axis=1)
+        return gru((weight, bias), self.linear("first.recur"), e, state)
+
+    def subtract_before(self, context, future):
+        weight, bias = self.linear("layers.future.recur")
+        left = weight @ future + bias - self.p["layers.future.read.weight"] @ context
+        m = np.tanh(self.p["layers.future.difference.weight"] @ left)
+        return self.cell("layers.future.cell", m, future)
+
+    def subtract_inside(self, context, future):
+        (w, b), (u, c) = self.linear("layers.future.read"), self.linear("layers.future.recur")
+        x, own, d = w @ context + b, u @ future + c, len(future)
+        reset, update = sigmoid(x[:d] + own[:d]), sigmoid(x[d : 2 * d] + own[d : 2 * d])
+        left = own[2 * d :] - reset * x[2 * d :]
+        new = np.tanh(self.p["layers.future.difference.weight"] @ left)
+        return update * future + (1 - update) * new
+
+    def difference(self, side, more, less):
+        left, right, word = (
+            self.p[f"layers.heads.{side}.{name}.weight"] for name in ("left", "right", "word")
+        )
+        return np.tanh(word @ (left @ more - right @ less))
 
     def attend(self, half, h):
         weight, bias = self.linear("attention.query")

@@ -42,6 +42,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "rnmt": {"preset": "tiny", "d_embedding": 22, "d_model": 14, "d_ffn": 19, "encoder_layers": 2},
 }
 
+for shapes in (RUN_SHAPES, SHAPES):
+    shapes["pfrnn"] = shapes["rnmt"]
+
 # Every way of telling past from future; `separator` gives them capsules of distinct numbers.
 SEPARATORS: dict[str, dict[str, Any]] = {
     "gdr-dot": {"kind": "gdr", "agreement": "dot"},

@@ -242,7 +242,7 @@ def test_every_parameter_gets_a_gradient(model):
     outputs = model(batch.source, batch.source_mask, batch.prefix)
     logits = model.logits(outputs.holistic[batch.target_mask])
     torch.nn.functional.cross_entropy(logits, batch.labels[batch.target_mask]).backward()
-    check_gradients(model, without="past_future.heads.")
+    check_gradients(model, without=".heads.")
     model.zero_grad()
     config = {"bow_weight": 0.5, "bca_weight": 0.5, "counterfactual": 1.0}
     objective(model, batch, TrainConfig.model_validate(config), 1).total.backward()
@@ -251,7 +251,7 @@ def test_every_parameter_gets_a_gradient(model):
 
 def check_gradients(model, without="no such"):
     for name, parameter in model.named_parameters():
-        if name.startswith(without):
+        if without in name:
             assert parameter.grad is None, f"{name} is for the auxiliary losses alone"
             continue
         assert parameter.grad is not None, name

@@ -30,13 +30,15 @@ _RECURRENT: Mapping[str, Mapping[str, Any]] = {
     "base": {"d_embedding": 512, "d_model": 1024, "d_ffn": 2048},
 }
 
+_RECURRENT_PRESETS = {
+    name: {**shape, **_RECURRENT_FIXED, "encoder_layers": 1} for name, shape in _RECURRENT.items()
+}
+
 # By backbone, then by name.
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "transformer": _TRANSFORMER,
-    "rnmt": {
-        name: {**shape, **_RECURRENT_FIXED, "encoder_layers": 1}
-        for name, shape in _RECURRENT.items()
-    },
+    "rnmt": _RECURRENT_PRESETS,
+    "pfrnn": _RECURRENT_PRESETS,
 }
 
 
@@ -84,7 +86,7 @@ class SeparatorConfig(Section):
 class ModelConfig(Section):
     """The shape of the model. A preset fills in what is not written out beside it."""
 
-    backbone: Literal["transformer", "rnmt"] = "transformer"
+    backbone: Literal["transformer", "rnmt", "pfrnn"] = "transformer"
     preset: Literal["tiny", "small", "base", "big"] = "base"
     d_embedding: Count | None = None  # of a recurrent model; None: d_model
     d_model: Count = 512  # of a recurrent model: of its decoder, and of each encoder direction
@@ -96,6 +98,7 @@ class ModelConfig(Section):
     attention_dropout: Fraction = 0.0
     activation_dropout: Fraction = 0.0
     tie_embeddings: bool = True
+    future_layer: Literal["gru", "gru-o", "gru-i"] = "gru-i"  # of pfrnn
     separator: SeparatorConfig = SeparatorConfig()
     word_prediction: bool = False  # the head that train.word_prediction trains, and asks for
 
@@ -113,18 +116,19 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _keys_mean_something(self) -> "ModelConfig":
-        if self.backbone == "transformer":
-            if self.d_embedding not in (None, self.d_model):
-                raise ValueError(
-                    f"d_embedding {self.d_embedding}: a transformer's embeddings are as wide as "
-                    f"d_model, here {self.d_model}: leave d_embedding out"
-                )
-            return self
-        for key, value in _RECURRENT_FIXED.items():
+        is_transformer = self.backbone == "transformer"
+        if is_transformer and self.d_embedding not in (None, self.d_model):
+            raise ValueError(
+                f"d_embedding {self.d_embedding}: a transformer's embeddings are as wide as "
+                f"d_model, here {self.d_model}: leave d_embedding out"
+            )
+        fixed = {} if is_transformer else dict(_RECURRENT_FIXED)
+        if self.backbone != "pfrnn":
+            fixed["future_layer"] = type(self).model_fields["future_layer"].default
+        for key, value in fixed.items():
             if getattr(self, key) != value:
                 raise ValueError(
-                    f"{key} {getattr(self, key)} means nothing to {self.backbone}, where it is "
-                    f"{value}: leave {key} out"
+                    f"{key} {getattr(self, key)} means nothing to {self.backbone}: leave {key} out"
                 )
         return self
 

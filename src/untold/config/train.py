@@ -37,6 +37,8 @@ class TrainConfig(Section):
     ends_weight: Weight = 0.5
     word_prediction: Weight = 0.0
     word_prediction_steps: Literal["all", "first"] = "all"
+    past_layer_weight: Weight = 1.0  # of the layers of model.backbone = "pfrnn"
+    future_layer_weight: Weight = 1.0
     counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0

@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-__all__ = ["Backbone", "Decoded", "DecoderState", "Source", "Widths"]
+__all__ = ["Backbone", "Decoded", "DecoderState", "Source", "Timeline", "Widths"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,14 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """States of two layers, of what was said and of what is left, around each position."""
+
+    after: Float[Tensor, "b t 2 h"]
+    before: Float[Tensor, "b t 2 h"]
+
+
+@dataclass(frozen=True)
 class Decoded:
     """Decoder states after the last norm; attention, where asked for, sums to one over i.
 
@@ -59,6 +67,7 @@ class Decoded:
     states: Float[Tensor, "b t d"]
     attention: Float[Tensor, "b t i"] | None = None
     readout: Float[Tensor, "b t o"] | None = None
+    timeline: Timeline | None = None  # of a backbone that has such layers
 
 
 @runtime_checkable
@@ -74,6 +83,7 @@ class Backbone(nn.Module, ABC):
     """A sequence-to-sequence model up to, but without, its output layer."""
 
     widths: Widths
+    has_timeline = False
 
     @abstractmethod
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
@@ -103,6 +113,10 @@ class Backbone(nn.Module, ABC):
     def finish(self, readout: Float[Tensor, "b t o"]) -> Float[Tensor, "b t o"]:
         """What follows when past and future, if any, have joined the readout."""
         return readout
+
+    def guesses(self, timeline: Timeline) -> dict[str, Float[Tensor, "b t o"]]:  # noqa: ARG002
+        """By name: what is trained to guess each position's word, through the output embedding."""
+        return {}
 
     @abstractmethod
     def output_embedding(self) -> Float[Tensor, "v o"]:

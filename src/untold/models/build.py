@@ -14,7 +14,11 @@ from untold.models.transformer import Transformer
 __all__ = ["BACKBONES", "build_model"]
 
 # A backbone is built from its configuration, (source, target) vocabulary sizes and `shared`.
-BACKBONES: dict[str, Callable[..., Backbone]] = {"transformer": Transformer, "rnmt": Rnmt}
+BACKBONES: dict[str, Callable[..., Backbone]] = {
+    "transformer": Transformer,
+    "rnmt": Rnmt,
+    "pfrnn": Rnmt,
+}
 
 
 def build_model(config: ModelConfig, vocabularies: tuple[int, int], *, shared: bool) -> Seq2Seq:

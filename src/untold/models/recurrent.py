@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from untold.models.routing import sigmoid_scores
 
-__all__ = ["AdditiveAttention", "GatedCell", "initialise_recurrent"]
+__all__ = ["AdditiveAttention", "GatedCell", "SubtractingCell", "initialise_recurrent"]
 
 
 class GatedCell(nn.Module):
@@ -32,6 +32,30 @@ class GatedCell(nn.Module):
         own_both, own_new = self.recur(hidden).split(self.sizes, dim=-1)
         reset, keep = (both + own_both).sigmoid().chunk(2, dim=-1)
         return torch.lerp(torch.addcmul(new, reset, own_new).tanh(), hidden, keep)
+
+
+class SubtractingCell(nn.Module):
+    """A gated cell that takes its input away from its state.
+
+    r, u = sigmoid(W x + U s);  n = tanh(V (U_n s - r * W_n x));  s' = (1 - u) n + u s
+    """
+
+    def __init__(self, d_input: int, d_hidden: int) -> None:
+        super().__init__()
+        self.read = nn.Linear(d_input, 3 * d_hidden)
+        self.recur = nn.Linear(d_hidden, 3 * d_hidden)
+        self.difference = nn.Linear(d_hidden, d_hidden, bias=False)
+        self.sizes = [2 * d_hidden, d_hidden]
+
+    def forward(
+        self, gates: Float[Tensor, "b n m"], hidden: Float[Tensor, "b n h"]
+    ) -> Float[Tensor, "b n h"]:
+        """The next state; `gates` is what `read` made of the input."""
+        both, taken = gates.split(self.sizes, dim=-1)
+        own_both, own = self.recur(hidden).split(self.sizes, dim=-1)
+        reset, keep = (both + own_both).sigmoid().chunk(2, dim=-1)
+        left = self.difference(torch.addcmul(own, reset, taken, value=-1)).tanh()
+        return torch.lerp(left, hidden, keep)
 
 
 class AdditiveAttention(nn.Module):
@@ -61,7 +85,7 @@ class AdditiveAttention(nn.Module):
 def initialise_recurrent(module: nn.Module) -> None:
     """Recurrent maps orthogonal gate by gate, other maps Xavier, embeddings as the Transformer's.
 
-    To be given to `apply`, which meets the parts of a GatedCell before the cell itself.
+    To be given to `apply`, which meets the parts of a cell before the cell itself.
     """
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -69,7 +93,7 @@ def initialise_recurrent(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-    elif isinstance(module, GatedCell):
+    elif isinstance(module, (GatedCell, SubtractingCell)):
         _initialise_gates(module.recur.weight, recurrent=True)
         _initialise_gates(module.read.weight, recurrent=False)
     elif isinstance(module, nn.GRU):

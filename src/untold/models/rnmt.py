@@ -7,6 +7,8 @@
 Whatever reads the context c_t does so by a linear map. So the maps are applied to the source once a
 sentence, and each step mixes their results: W sum_i a[i] h[i] = sum_i a[i] W h[i]. That takes as
 many products as the source has words instead of as many as it is wide.
+
+A PFRNN is an RNMT with two more layers: see pfrnn.py.
 """
 
 import math
@@ -18,8 +20,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from untold.config import ModelConfig
-from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline, Widths
 from untold.models.layers import Dropout
+from untold.models.pfrnn import PastFutureLayers
 from untold.models.recurrent import AdditiveAttention, GatedCell, initialise_recurrent
 
 __all__ = ["Rnmt", "RnmtState", "WordEmbedding"]
@@ -27,13 +30,35 @@ __all__ = ["Rnmt", "RnmtState", "WordEmbedding"]
 
 @dataclass(frozen=True)
 class RnmtState:
-    """The decoder state of every hypothesis."""
+    """The decoder state of every hypothesis; of a PFRNN also its past and its future."""
 
     hidden: Float[Tensor, "r h"]
+    layers: Float[Tensor, "r 2 h"] | None = None  # past, future
 
     def select(self, rows: Int[Tensor, " s"]) -> "RnmtState":
         """The memory of the hypotheses at `rows`."""
-        return RnmtState(self.hidden.index_select(0, rows))
+        layers = None if self.layers is None else self.layers.index_select(0, rows)
+        return RnmtState(self.hidden.index_select(0, rows), layers)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """The source as seen by all that reads contexts."""
+
+    keys: Float[Tensor, "b i a"]
+    gates: Float[Tensor, "b i m"]  # of the second half of the decoder
+    readout: Float[Tensor, "b i o"]
+    layers: Float[Tensor, "b i l"] | None = None
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """What was read at some positions, or by some beams, and what came of it."""
+
+    words: Float[Tensor, "b t e"]
+    states: Float[Tensor, "b t h"]
+    weights: Float[Tensor, "b t i"]
+    timeline: Timeline | None
 
 
 class Rnmt(Backbone):
@@ -63,6 +88,8 @@ class Rnmt(Backbone):
         self.context_readout = nn.Linear(2 * d, d_word, bias=False)
         self.dropout = Dropout(config.dropout)
         self.apply(initialise_recurrent)
+        self.has_timeline = config.backbone == "pfrnn"
+        self.layers = PastFutureLayers(config) if self.has_timeline else None
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
         """Source states, and what attention, decoder and readout will want to know of them."""
@@ -75,28 +102,42 @@ class Rnmt(Backbone):
             found, _ = self.encoder(packed)
             states, _ = pad_packed_sequence(found, batch_first=True, total_length=ids.shape[1])
         states = self.dropout(states)
-        keys, gates = self.attention.remember(states), self.second.read(states)
-        return Source(states, mask, (keys, gates, self.context_readout(states)))
+        memory = [
+            self.attention.remember(states),
+            self.second.read(states),
+            self.context_readout(states),
+        ]
+        if self.layers is not None:
+            memory.append(self.layers.remember(states))
+        return Source(states, mask, tuple(memory))
 
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Decoded:
         """Position after position; what is not recurrent is done before and after, all at once."""
         words = self.target_embedding(prefix)
-        state, hidden, weights = self.start(source, 1), [], []
+        states, weights = [self.start(source, 1)], []
         for gates in self.first.read(words).split(1, dim=1):
-            state, focus = self._advance(source, gates, state)
-            hidden.append(state.hidden)
+            state, focus = self._advance(source, gates, states[-1])
+            states.append(state)
             weights.append(focus)
-        return self._decoded(
-            source, words, torch.stack(hidden, 1), torch.cat(weights, 1), attention=attention
-        )
+        hidden = torch.stack([state.hidden for state in states[1:]], dim=1)
+        layers = [state.layers for state in states if state.layers is not None]
+        timeline = None
+        if layers:
+            whole = torch.stack(layers, dim=1)
+            timeline = Timeline(whole[:, 1:], before=whole[:, :-1])
+        walk = _Walk(words, hidden, torch.cat(weights, dim=1), timeline)
+        return self._decoded(source, walk, attention=attention)
 
     def start(self, source: Source, beams: int) -> RnmtState:
         """s_0 for every hypothesis."""
         real = source.mask[:, :, None].to(source.states.dtype)
         mean = (source.states * real).sum(1) / real.sum(1)
-        return RnmtState(self.bridge(mean).tanh().repeat_interleave(beams, dim=0))
+        first = self.bridge(mean).tanh().repeat_interleave(beams, dim=0)
+        if self.layers is None:
+            return RnmtState(first)
+        return RnmtState(first, torch.stack([torch.zeros_like(first), first], dim=1))
 
     def step(
         self,
@@ -108,14 +149,22 @@ class Rnmt(Backbone):
     ) -> tuple[Decoded, RnmtState]:
         """One more token of each hypothesis; the n beams of a sentence share its memory."""
         assert isinstance(state, RnmtState)
-        words = self.target_embedding(last)
-        state, weights = self._advance(source, self.first.read(words), state)
-        hidden = state.hidden.view(*last.shape, -1)
-        return self._decoded(source, words, hidden, weights, attention=attention), state
+        words, shape = self.target_embedding(last), last.shape
+        after, weights = self._advance(source, self.first.read(words), state)
+        timeline = None
+        if after.layers is not None and state.layers is not None:
+            layers = after.layers.view(*shape, 2, -1)
+            timeline = Timeline(layers, before=state.layers.view(*shape, 2, -1))
+        walk = _Walk(words, after.hidden.view(*shape, -1), weights, timeline)
+        return self._decoded(source, walk, attention=attention), after
 
     def finish(self, readout: Float[Tensor, "b t o"]) -> Float[Tensor, "b t o"]:
         """The readout is bounded when all that joins it has joined it."""
         return self.dropout(readout.tanh())
+
+    def guesses(self, timeline: Timeline) -> dict[str, Float[Tensor, "b t o"]]:
+        """The words by which past and future changed."""
+        return {} if self.layers is None else self.layers.guesses(timeline)
 
     def output_embedding(self) -> Float[Tensor, "v o"]:
         """Tied to the target embedding unless the configuration says otherwise."""
@@ -125,25 +174,25 @@ class Rnmt(Backbone):
         self, source: Source, gates: Float[Tensor, "b n m"], state: RnmtState
     ) -> tuple[RnmtState, Float[Tensor, "b n i"]]:
         """From s_t-1 to s_t, `gates` being what the first GRU reads of the last words; and a_t."""
-        keys, context_gates, _ = source.memory
-        hidden = self.first(gates, state.hidden.view(*gates.shape[:2], -1))
-        weights = self.attention(hidden, keys, source.mask)
-        hidden = self.second(weights @ context_gates, hidden)
-        return RnmtState(hidden.flatten(0, 1)), weights
+        memory, shape = _Memory(*source.memory), gates.shape[:2]
+        layers = None if state.layers is None else state.layers.view(*shape, 2, -1)
+        if self.layers is not None and layers is not None:
+            gates = gates + self.layers.feed(layers.flatten(2))
+        hidden = self.first(gates, state.hidden.view(*shape, -1))
+        weights = self.attention(hidden, memory.keys, source.mask)
+        hidden = self.second(weights @ memory.gates, hidden)
+        if self.layers is not None and layers is not None:
+            layers = self.layers(weights @ memory.layers, layers).flatten(0, 1)
+        return RnmtState(hidden.flatten(0, 1), layers), weights
 
-    def _decoded(
-        self,
-        source: Source,
-        words: Float[Tensor, "b t e"],
-        states: Float[Tensor, "b t h"],
-        weights: Float[Tensor, "b t i"],
-        *,
-        attention: bool,
-    ) -> Decoded:
-        """With W_e e + W_s s + W_c c."""
-        context = weights @ source.memory[2]
-        readout = self.word_readout(words) + self.state_readout(states) + context
-        return Decoded(states, weights if attention else None, readout)
+    def _decoded(self, source: Source, walk: _Walk, *, attention: bool) -> Decoded:
+        """With the readout W_e e + W_s s + W_c c, and what past and future add to it."""
+        context = walk.weights @ _Memory(*source.memory).readout
+        readout = self.word_readout(walk.words) + self.state_readout(walk.states) + context
+        if self.layers is not None and walk.timeline is not None:
+            readout = readout + self.layers.readout(walk.timeline.after.flatten(2))
+        weights = walk.weights if attention else None
+        return Decoded(walk.states, weights, readout, walk.timeline)
 
 
 class WordEmbedding(nn.Module):

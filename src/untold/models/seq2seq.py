@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untold.errors import UntoldError
-from untold.models.backbone import Backbone, Decoded, DecoderState, Source
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline
 from untold.models.pastfuture import PastFuture, Separated
 
 __all__ = ["CoveringState", "Outputs", "Seq2Seq", "Step"]
@@ -22,6 +22,7 @@ class Outputs:
     holistic: Float[Tensor, "b t o"]  # o, what the output layer reads
     attention: Float[Tensor, "b t i"] | None = None
     separated: Separated | None = None
+    timeline: Timeline | None = None
 
     @property
     def assignments(self) -> Float[Tensor, "b t i g"] | None:
@@ -87,7 +88,9 @@ class Seq2Seq(nn.Module):
         if self.past_future is not None:
             separated = self.past_future.separate(source, decoded.states)
         holistic = self._read_out(decoded, separated)
-        return Outputs(source, decoded.states, holistic, decoded.attention, separated)
+        return Outputs(
+            source, decoded.states, holistic, decoded.attention, separated, decoded.timeline
+        )
 
     def freeze_backbone(self) -> None:
         """Let nothing learn that has a part in translations: only the separator and its heads."""

@@ -24,10 +24,13 @@ def count_parameters(model: Seq2Seq) -> Parameters:
     """Every parameter once, shared ones too."""
     total = sum(p.numel() for p in model.parameters())
     embeddings = sum(p.numel() for name, p in model.named_parameters() if "embedding" in name)
-    past_future = model.past_future
-    heads = (None if past_future is None else past_future.heads, model.word_prediction)
-    idle = sum(p.numel() for head in heads if head is not None for p in head.parameters())
+    idle = sum(p.numel() for name, p in model.named_parameters() if _is_idle(name))
     return Parameters(total, total - embeddings, total - idle)
+
+
+def _is_idle(name: str) -> bool:
+    """Whether translations do without it: heads serve the losses and analysis alone."""
+    return ".heads." in name or name.startswith("word_prediction.")
 
 
 def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
@@ -53,7 +56,8 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
 def _width(shape: ModelConfig) -> str:
     if shape.backbone == "transformer":
         return f"{shape.d_model} / {shape.d_ffn}, {shape.heads} heads"
-    return f"{shape.d_model}, embeddings {shape.d_embedding or shape.d_model}"
+    layer = f", future layer {shape.future_layer}" if shape.backbone == "pfrnn" else ""
+    return f"{shape.d_model}, embeddings {shape.d_embedding or shape.d_model}{layer}"
 
 
 def _separator(config: SeparatorConfig) -> str:

@@ -2,6 +2,7 @@
 
     -log p(y|x)  +  bow_weight * (bags + counterfactual bags)  +  ends_weight * both ends
                  +  bca_weight * content agreement  +  word_prediction * words from the state
+                 +  those of past and future layers (timeline.py), if the backbone has such
 
 All are sums over the sentences of a batch; a loss with weight zero is not computed.
 """
@@ -23,6 +24,7 @@ from untold.training.content import content_loss
 from untold.training.counterfactual import shorten
 from untold.training.ends import ends_loss
 from untold.training.losses import word_loss
+from untold.training.timeline import timeline_losses, timeline_weights
 
 __all__ = ["Goal", "Losses", "auxiliary_ramp", "objective", "parts_of", "supervised"]
 
@@ -72,13 +74,9 @@ def supervised(
         )
         total = total + loss
     ramp = auxiliary_ramp(config, step)
-    if ramp:
-        found = _word_prediction(model, outputs, batch, config)
-        if model.past_future is not None:
-            found = _auxiliary(model, model.past_future, outputs, batch, config) + found
-        for name, weight, value in found:
-            total = total + ramp * weight * value
-            parts[name] = value.detach()
+    for name, weight, value in _auxiliary(model, outputs, batch, config) if ramp else ():
+        total = total + ramp * weight * value
+        parts[name] = value.detach()
     return Losses(total, {"loss": total.detach(), **parts})
 
 
@@ -94,7 +92,8 @@ def parts_of(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
         "bca": model.past_future is not None and config.bca_weight > 0,
         "word_prediction": model.word_prediction is not None and config.word_prediction > 0,
     }
-    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+    layers = timeline_weights(config) if model.backbone.has_timeline else ()
+    return (*(name for name, is_wanted in wanted.items() if is_wanted), *layers)
 
 
 def auxiliary_ramp(config: TrainConfig, step: int) -> float:
@@ -106,9 +105,22 @@ def auxiliary_ramp(config: TrainConfig, step: int) -> float:
 
 
 def _auxiliary(
+    model: Seq2Seq, outputs: Outputs, batch: Batch, config: TrainConfig
+) -> list[tuple[str, float, Tensor]]:
+    """Name, weight and value of each loss with a weight beside the word loss."""
+    found = []
+    if model.past_future is not None:
+        found += _separation(model, model.past_future, outputs, batch, config)
+    found += _word_prediction(model, outputs, batch, config)
+    if outputs.timeline is not None:
+        found += timeline_losses(model, outputs.timeline, batch, config)
+    return found
+
+
+def _separation(
     model: Seq2Seq, past_future: PastFuture, outputs: Outputs, batch: Batch, config: TrainConfig
 ) -> list[tuple[str, float, Tensor]]:
-    """Name, weight and value of each loss with a weight."""
+    """Those that teach capsules."""
     assert outputs.separated is not None
     found = []
     bags = _BagLosses(past_future, past_future.damp(model.output_embedding()), config)
