@@ -39,13 +39,14 @@ class Found:
 class NumpyRnmt:
     """Reads the parameters of a model by their names."""
 
-    def __init__(self, model, layer=None):
+    def __init__(self, model, layer=None, coverage="none"):
         self.p = {n: p.detach().numpy() for n, p in model.backbone.named_parameters()}
         self.source = self.p["source_embedding.embedding.weight"]
         self.target = self.p.get("target_embedding.embedding.weight", self.source)  # else shared
         self.output = self.p.get("output.weight", self.target)  # else tied
         self.scale = self.target.shape[1] ** 0.5
         self.layer = layer  # the future layer of a PFRNN
+        self.coverage = coverage
         self.futures = {
             "gru": lambda context, future: self.cell("layers.future", context, future),
             "gru-o": self.subtract_before,
@@ -83,10 +84,12 @@ class NumpyRnmt:
         weight, bias = self.linear("bridge")
         state = np.tanh(weight @ h.mean(0) + bias)
         steps, past, future = [], [np.zeros_like(state)], [state]
+        covered = [np.zeros(10 if self.coverage == "neural" else 1) for _ in h]
         for word in prefix:
             e = self.scale * self.target[word]
             half = self.first(e, state, past[-1], future[-1])
-            attention = self.attend(half, h)
+            attention = self.attend(half, h, covered)
+            covered = self.cover(covered, attention, h, state)
             context = attention @ h
             state = self.cell("second", context, half)
             readout = self.readout(e, state, context)
@@ -127,10 +130,30 @@ class NumpyRnmt:
         )
         return np.tanh(word @ (left @ more - right @ less))
 
-    def attend(self, half, h):
+    def attend(self, half, h, covered):
         weight, bias = self.linear("attention.query")
-        keys = h @ self.p["attention.key.weight"].T
-        return softmax(np.tanh(weight @ half + bias + keys) @ self.p["attention.weight"])
+        energies = []
+        for word, coverage in zip(h, covered, strict=True):
+            inner = weight @ half + bias + self.p["attention.key.weight"] @ word
+            if self.coverage != "none":
+                inner = inner + self.p["coverage.key.weight"] @ coverage
+            energies.append(self.p["attention.weight"] @ np.tanh(inner))
+        return softmax(np.array(energies))
+
+    def cover(self, covered, attention, h, state):
+        """C_t of every word, from C_t-1."""
+        if self.coverage == "linguistic":
+            weight, bias = self.linear("coverage.fertility")
+            fertility = [2 * sigmoid(weight @ word + bias) for word in h]
+            return [c + a / f for c, a, f in zip(covered, attention, fertility, strict=True)]
+        if self.coverage == "neural":
+            weight, bias = self.linear("coverage.cell.read")
+            parts = (self.p["coverage.weight.weight"], weight, self.p["coverage.state.weight"])
+            read = np.concatenate(parts, axis=1), bias
+            inputs = [np.concatenate([[a], w, state]) for a, w in zip(attention, h, strict=True)]
+            recur = self.linear("coverage.cell.recur")
+            return [gru(read, recur, x, c) for x, c in zip(inputs, covered, strict=True)]
+        return covered
 
     def readout(self, e, state, context):
         weight, bias = self.linear("state_readout")

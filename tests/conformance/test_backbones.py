@@ -34,14 +34,19 @@ VARIANTS = {
     "one vocabulary": {"vocabularies": (TARGET, TARGET), "shared": True},
     "two, untied": {"vocabularies": (SOURCE, TARGET), "shared": False, "tie_embeddings": False},
 }
+COVERED = {
+    f"{kind} coverage": {**VARIANTS["one vocabulary"], "attention_coverage": kind}
+    for kind in ("linguistic", "neural")
+}
 KINDS = {"one vocabulary": ["none", *SEPARATORS], "two, untied": ["none", "gdr-dot"]}
 CASES = [(backbone, v, kind) for backbone in BACKBONES for v in VARIANTS for kind in KINDS[v]]
+CASES += [("rnmt", variant, "none") for variant in COVERED] + [("pfrnn", "neural coverage", "clf")]
 
 
 @pytest.fixture(params=CASES, ids=", ".join)
 def model(request):
     backbone, variant, kind = request.param
-    return toy_model(backbone=backbone, separator=separator(kind), **VARIANTS[variant])
+    return toy_model(backbone=backbone, separator=separator(kind), **(VARIANTS | COVERED)[variant])
 
 
 @pytest.fixture

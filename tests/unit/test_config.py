@@ -50,6 +50,7 @@ def test_every_problem_is_named_with_its_value() -> None:
         ({"model": {"backbone": "rnmt", "preset": "big"}}, "rnmt has tiny, small, base"),
         ({"model": {"backbone": "rnmt", "preset": "huge"}}, 'model.preset = "huge"'),
         ({"model": {"backbone": "rnmt", "future_layer": "gru"}}, "leave future_layer out"),
+        ({"model": {"attention_coverage": "neural"}}, "means nothing to transformer: leave"),
         ({"model": {"backbone": "rnn"}}, 'model.backbone = "rnn"'),
         ({"decode": {"beam": 2, "nbest": 5}}, "nbest 5 needs a beam"),
         ({"tokenizer": {"kind": "word", "dropout": 0.1}}, "word has none: set it to 0"),

@@ -98,6 +98,7 @@ class ModelConfig(Section):
     attention_dropout: Fraction = 0.0
     activation_dropout: Fraction = 0.0
     tie_embeddings: bool = True
+    attention_coverage: Literal["none", "linguistic", "neural"] = "none"  # of recurrent models
     future_layer: Literal["gru", "gru-o", "gru-i"] = "gru-i"  # of pfrnn
     separator: SeparatorConfig = SeparatorConfig()
     word_prediction: bool = False  # the head that train.word_prediction trains, and asks for
@@ -122,7 +123,7 @@ class ModelConfig(Section):
                 f"d_embedding {self.d_embedding}: a transformer's embeddings are as wide as "
                 f"d_model, here {self.d_model}: leave d_embedding out"
             )
-        fixed = {} if is_transformer else dict(_RECURRENT_FIXED)
+        fixed = {"attention_coverage": "none"} if is_transformer else dict(_RECURRENT_FIXED)
         if self.backbone != "pfrnn":
             fixed["future_layer"] = type(self).model_fields["future_layer"].default
         for key, value in fixed.items():

@@ -76,9 +76,16 @@ class AdditiveAttention(nn.Module):
         hidden: Float[Tensor, "b n h"],
         keys: Float[Tensor, "b i a"],
         mask: Bool[Tensor, "b i"],
+        more: Float[Tensor, "b n i a"] | None = None,
     ) -> Float[Tensor, "b n i"]:
-        """Weights that sum to one over the real positions."""
-        scores = sigmoid_scores(keys, 2 * self.query(hidden), 2 * self.weight)
+        """Weights that sum to one over the real positions; `more` joins W_h h inside the tanh."""
+        query, weight = 2 * self.query(hidden), 2 * self.weight
+        if more is None:
+            scores = sigmoid_scores(keys, query, weight)
+        else:
+            own = torch.add(keys[:, None], more, alpha=2).flatten(0, 1)
+            scores = sigmoid_scores(own, query.view(-1, 1, query.shape[-1]), weight)
+            scores = scores.view(more.shape[:3])
         return scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1)
 
 

@@ -8,7 +8,8 @@ Whatever reads the context c_t does so by a linear map. So the maps are applied 
 sentence, and each step mixes their results: W sum_i a[i] h[i] = sum_i a[i] W h[i]. That takes as
 many products as the source has words instead of as many as it is wide.
 
-A PFRNN is an RNMT with two more layers: see pfrnn.py.
+A PFRNN is an RNMT with two more layers: see pfrnn.py. Attention may know what it has covered: see
+attention_coverage.py.
 """
 
 import math
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from untold.config import ModelConfig
+from untold.models.attention_coverage import COVERAGES
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline, Widths
 from untold.models.layers import Dropout
 from untold.models.pfrnn import PastFutureLayers
@@ -30,15 +32,17 @@ __all__ = ["Rnmt", "RnmtState", "WordEmbedding"]
 
 @dataclass(frozen=True)
 class RnmtState:
-    """The decoder state of every hypothesis; of a PFRNN also its past and its future."""
+    """The decoder state of every hypothesis, and what is kept beside it."""
 
     hidden: Float[Tensor, "r h"]
-    layers: Float[Tensor, "r 2 h"] | None = None  # past, future
+    layers: Float[Tensor, "r 2 h"] | None = None  # past and future of a PFRNN
+    covered: Float[Tensor, "r i w"] | None = None  # of attention with coverage
 
     def select(self, rows: Int[Tensor, " s"]) -> "RnmtState":
         """The memory of the hypotheses at `rows`."""
         layers = None if self.layers is None else self.layers.index_select(0, rows)
-        return RnmtState(self.hidden.index_select(0, rows), layers)
+        covered = None if self.covered is None else self.covered.index_select(0, rows)
+        return RnmtState(self.hidden.index_select(0, rows), layers, covered)
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class _Memory:
     gates: Float[Tensor, "b i m"]  # of the second half of the decoder
     readout: Float[Tensor, "b i o"]
     layers: Float[Tensor, "b i l"] | None = None
+    coverage: Float[Tensor, "b i c"] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,9 @@ class Rnmt(Backbone):
         self.apply(initialise_recurrent)
         self.has_timeline = config.backbone == "pfrnn"
         self.layers = PastFutureLayers(config) if self.has_timeline else None
+        self.coverage = None
+        if config.attention_coverage != "none":
+            self.coverage = COVERAGES[config.attention_coverage](self.widths)
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
         """Source states, and what attention, decoder and readout will want to know of them."""
@@ -102,14 +110,9 @@ class Rnmt(Backbone):
             found, _ = self.encoder(packed)
             states, _ = pad_packed_sequence(found, batch_first=True, total_length=ids.shape[1])
         states = self.dropout(states)
-        memory = [
-            self.attention.remember(states),
-            self.second.read(states),
-            self.context_readout(states),
-        ]
-        if self.layers is not None:
-            memory.append(self.layers.remember(states))
-        return Source(states, mask, tuple(memory))
+        keys, gates = self.attention.remember(states), self.second.read(states)
+        more = [part.remember(states) for part in (self.layers, self.coverage) if part is not None]
+        return Source(states, mask, (keys, gates, self.context_readout(states), *more))
 
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
@@ -135,9 +138,12 @@ class Rnmt(Backbone):
         real = source.mask[:, :, None].to(source.states.dtype)
         mean = (source.states * real).sum(1) / real.sum(1)
         first = self.bridge(mean).tanh().repeat_interleave(beams, dim=0)
-        if self.layers is None:
-            return RnmtState(first)
-        return RnmtState(first, torch.stack([torch.zeros_like(first), first], dim=1))
+        layers = covered = None
+        if self.layers is not None:
+            layers = torch.stack([torch.zeros_like(first), first], dim=1)
+        if self.coverage is not None:
+            covered = first.new_zeros(len(first), source.mask.shape[1], self.coverage.width)
+        return RnmtState(first, layers, covered)
 
     def step(
         self,
@@ -174,20 +180,38 @@ class Rnmt(Backbone):
         self, source: Source, gates: Float[Tensor, "b n m"], state: RnmtState
     ) -> tuple[RnmtState, Float[Tensor, "b n i"]]:
         """From s_t-1 to s_t, `gates` being what the first GRU reads of the last words; and a_t."""
-        memory, shape = _Memory(*source.memory), gates.shape[:2]
+        memory, shape = self._memory(source), gates.shape[:2]
         layers = None if state.layers is None else state.layers.view(*shape, 2, -1)
         if self.layers is not None and layers is not None:
             gates = gates + self.layers.feed(layers.flatten(2))
         hidden = self.first(gates, state.hidden.view(*shape, -1))
-        weights = self.attention(hidden, memory.keys, source.mask)
+        weights, covered = self._attend(source, hidden, state)
         hidden = self.second(weights @ memory.gates, hidden)
-        if self.layers is not None and layers is not None:
+        if self.layers is not None and memory.layers is not None:
             layers = self.layers(weights @ memory.layers, layers).flatten(0, 1)
-        return RnmtState(hidden.flatten(0, 1), layers), weights
+        return RnmtState(hidden.flatten(0, 1), layers, covered), weights
+
+    def _attend(
+        self, source: Source, hidden: Float[Tensor, "b n h"], state: RnmtState
+    ) -> tuple[Float[Tensor, "b n i"], Float[Tensor, "r i w"] | None]:
+        """a_t, and what is covered after it."""
+        memory, shape = self._memory(source), hidden.shape[:2]
+        if self.coverage is None or state.covered is None:
+            return self.attention(hidden, memory.keys, source.mask), None
+        covered = state.covered.view(*shape, *state.covered.shape[1:])
+        weights = self.attention(hidden, memory.keys, source.mask, self.coverage.key(covered))
+        before = state.hidden.view(*shape, -1)
+        return weights, self.coverage(memory.coverage, covered, weights, before).flatten(0, 1)
+
+    def _memory(self, source: Source) -> _Memory:
+        """The parts of Source.memory by name."""
+        keys, gates, readout, *more = source.memory
+        layers = more.pop(0) if self.layers is not None else None
+        return _Memory(keys, gates, readout, layers, more[0] if more else None)
 
     def _decoded(self, source: Source, walk: _Walk, *, attention: bool) -> Decoded:
         """With the readout W_e e + W_s s + W_c c, and what past and future add to it."""
-        context = walk.weights @ _Memory(*source.memory).readout
+        context = walk.weights @ self._memory(source).readout
         readout = self.word_readout(walk.words) + self.state_readout(walk.states) + context
         if self.layers is not None and walk.timeline is not None:
             readout = readout + self.layers.readout(walk.timeline.after.flatten(2))
