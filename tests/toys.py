@@ -15,7 +15,7 @@ from untold.config import Config, ModelConfig, parse_config
 from untold.corpus.batches import collate
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.models.build import build_model
-from untold.models.seq2seq import Seq2Seq
+from untold.models.seq2seq import Outputs, Seq2Seq
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 LETTERS = "abcdefgh"
@@ -116,7 +116,20 @@ def toy_model(
     """A model in evaluation mode whose weights are a closed formula, free of torch's generators."""
     small = SHAPES[settings.get("backbone", "transformer")]
     config = ModelConfig.model_validate(small | settings)
-    return fill(build_model(config, vocabularies, shared=shared)).eval()
+    same = None if shared else counterparts(*vocabularies)
+    return fill(build_model(config, vocabularies, shared=shared, counterparts=same)).eval()
+
+
+def counterparts(source: int, target: int) -> list[int]:
+    """Some words of one vocabulary in another: every third has none, a few share theirs."""
+    return [4 + 5 * k % (target - 5) if k > 3 and k % 3 else 0 for k in range(source)]
+
+
+def all_scores(model: Seq2Seq, outputs: Outputs) -> torch.Tensor:
+    """Of the next token at all positions (b, t, v)."""
+    b, t = outputs.states.shape[:2]
+    rows, steps = torch.arange(b).repeat_interleave(t), torch.arange(t).repeat(b)
+    return model.scores(outputs, rows, steps).view(b, t, -1)
 
 
 def separator(name: str, **settings: Any) -> dict[str, Any]:
@@ -134,6 +147,8 @@ def fill(model: Module, scale: float = 0.4) -> Module:
             first = zlib.crc32(name.encode()) % 10_000
             numbers = torch.arange(first, first + parameter.numel(), dtype=torch.float64)
             values = scale * torch.sin(numbers * math.sqrt(2)).view(parameter.shape)
+            if name.startswith("copy_layer."):
+                values *= 0.3  # prefers some words, but excludes none
             is_gain = "norm" in name and name.endswith("weight")
             parameter.copy_(values * 0.5 + 1 if is_gain else values)
     return model

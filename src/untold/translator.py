@@ -43,6 +43,7 @@ class Translation:
     # Of each target token and EOS, over the pieces of the source and its EOS:
     attention: Float[np.ndarray, "t i"] | None = None
     assignments: Float[np.ndarray, "t i g"] | None = None  # shares of past, future, redundant
+    copying: Float[np.ndarray, "t i"] | None = None  # the probability that it was copied from there
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ class Translator:
         """One text gives a Translation, a list of texts a list, in its order.
 
         `prefix` is how the translation must begin: one for a text, a list for a list. `assignments`
-        needs a model that separates past and future.
+        needs a model that separates past and future. With it or with `attention`, a model that
+        copies also tells what from.
         """
         show = self._show(attention, assignments)
         if isinstance(text, str):
@@ -139,7 +141,7 @@ class Translator:
     ) -> list[Translation]:
         """Each target as a Translation of its source: log p(target | source), no search.
 
-        With assignments, if a model has them: the pass over the target gives them anyway.
+        With assignments and copying, if a model has them: the pass over the target gives them.
         """
         sources = self._encode([source for source, _ in pairs])
         targets = self.tokenizers.target.encode([self._prepare(target) for _, target in pairs])
@@ -191,7 +193,8 @@ class Translator:
                 'model.separator.kind = "gdr", or add it to this one with --init and '
                 "train.freeze_backbone = true"
             )
-        return Show(attention, assignments)
+        copies = any(each.model.copy_layer is not None for each in self.models)
+        return Show(attention, assignments, copies and (attention or assignments))
 
     def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
         ids, mask = pad_rows([(*segment.ids, EOS) for segment in segments])
@@ -229,6 +232,7 @@ class Translator:
             source_tokens=tuple(self.tokenizers.source.pieces(source)),
             attention=_as_array(hypothesis.attention),
             assignments=_as_array(hypothesis.assignments),
+            copying=_as_array(hypothesis.copying),
         )
 
 

@@ -10,6 +10,7 @@ import torch
 
 from toys import (
     SEPARATORS,
+    all_scores,
     fill,
     separator,
     toy_batch,
@@ -24,7 +25,7 @@ from untold.corpus.batches import collate
 from untold.corpus.vocabulary import BOS, EOS, PAD
 from untold.decoding import Sentences, Show, score_pairs, search
 from untold.decoding.constraints import NEVER_SAID
-from untold.models.build import BACKBONES, build_model
+from untold.models.build import BACKBONES, build_model_for
 from untold.models.files import TrainedModel, load_model, save_model
 from untold.models.seq2seq import CoveringState
 from untold.training.objective import objective
@@ -38,9 +39,13 @@ COVERED = {
     f"{kind} coverage": {**VARIANTS["one vocabulary"], "attention_coverage": kind}
     for kind in ("linguistic", "neural")
 }
-KINDS = {"one vocabulary": ["none", *SEPARATORS], "two, untied": ["none", "gdr-dot"]}
+VARIANTS |= {f"{name}, copying": each | {"copying": True} for name, each in VARIANTS.items()}
+KINDS = {name: ["none", "gdr-dot"] for name in VARIANTS}
+KINDS["one vocabulary"] = ["none", *SEPARATORS]
 CASES = [(backbone, v, kind) for backbone in BACKBONES for v in VARIANTS for kind in KINDS[v]]
 CASES += [("rnmt", variant, "none") for variant in COVERED] + [("pfrnn", "neural coverage", "clf")]
+
+OVER_SOURCE = ("attention", "assignments", "copying")
 
 
 @pytest.fixture(params=CASES, ids=", ".join)
@@ -85,8 +90,10 @@ def decode(model, source_ids, mask, prefix):
 
 def seen(model, outputs):
     """All that a forward pass tells, (b, t, ...); weights over the source have it on axis 2."""
-    values = {"states": outputs.states, "logits": model.logits(outputs.holistic)}
+    values = {"states": outputs.states, "logits": all_scores(model, outputs)}
     values["attention"] = outputs.attention
+    if model.copy_layer is not None:
+        values["copying"] = outputs.copying
     if model.past_future is not None:
         values["assignments"] = outputs.assignments
         values["capsules"] = outputs.separated.routed.capsules
@@ -101,6 +108,8 @@ def step(model, source, last, state):
     values = {"states": decoded.states, "logits": taken.logits, "attention": taken.attention}
     if model.past_future is not None:
         values["assignments"] = taken.assignments
+    if model.copy_layer is not None:
+        values["copying"] = taken.copying
     assert torch.equal(decoded.attention, taken.attention)
     return values, taken.state
 
@@ -133,7 +142,7 @@ def test_source_padding_changes_nothing_whatever_it_holds(model, source_ids, mas
     clean = seen(model, decode(model, source_ids.masked_fill(~mask, PAD), mask, prefix))
     dirty = seen(model, decode(model, wider, longer, prefix))
     for name, value in dirty.items():
-        over_source = name in ("attention", "assignments")
+        over_source = name in OVER_SOURCE
         alike(name, value[:, :, :S] if over_source else value, clean[name])
     read, padded = model.encode(source_ids, mask).states, model.encode(wider, longer).states
     close(padded[:, :S][mask], read[mask])
@@ -145,7 +154,7 @@ def test_a_batch_gives_what_its_sentences_give_alone(model, source_ids, mask, pr
         ids, all_real = source_ids[row : row + 1, :real], torch.ones(1, real, dtype=torch.bool)
         alone = seen(model, decode(model, ids, all_real, prefix[row : row + 1, :length]))
         for name, value in together.items():
-            over_source = name in ("attention", "assignments")
+            over_source = name in OVER_SOURCE
             own = value[row, :length, :real] if over_source else value[row, :length]
             alike(name, own, alone[name][0])
 
@@ -234,6 +243,19 @@ def test_assignments_are_shares_of_the_real_words(model, source_ids, mask, prefi
         close(shares.sum(2), torch.tensor([1.0, 1.0, 0.0]).expand(B, T, 3))
 
 
+def test_copying_is_of_real_words_that_the_target_has(model, source_ids, mask, prefix):
+    """What is copied and what is generated make up one distribution."""
+    outputs = decode(model, source_ids, mask, prefix)
+    if model.copy_layer is None:
+        assert outputs.copying is None
+        return
+    assert outputs.copying.shape == (B, T, S)
+    known = mask & (model.copy_layer.counterparts[source_ids] != PAD)
+    assert bool(((outputs.copying > 0) == known[:, None]).all())
+    close(outputs.copying.sum(2) + outputs.copied.generating.exp(), torch.ones(B, T))
+    close(all_scores(model, outputs).exp().sum(2), torch.ones(B, T))
+
+
 def test_asking_for_attention_changes_no_state(model, source_ids, mask, prefix):
     source = model.encode(source_ids, mask)
     explained = seen(model, model.decode(source, prefix, attention=True))
@@ -245,7 +267,7 @@ def test_asking_for_attention_changes_no_state(model, source_ids, mask, prefix):
 def test_every_parameter_gets_a_gradient(model):
     batch = toy_batch([(4, 6), (1, 2), (3, 5)])
     outputs = model(batch.source, batch.source_mask, batch.prefix)
-    logits = model.logits(outputs.holistic[batch.target_mask])
+    logits = all_scores(model, outputs)[batch.target_mask]
     torch.nn.functional.cross_entropy(logits, batch.labels[batch.target_mask]).backward()
     check_gradients(model, without=".heads.")
     model.zero_grad()
@@ -292,15 +314,20 @@ def test_evaluation_draws_no_random_numbers_and_training_does(model, source_ids,
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize(
-    ("joint", "kind"), [(False, "none"), *((True, kind) for kind in ("none", *SEPARATORS))]
+    ("joint", "kind", "copying"),
+    [
+        (False, "none", False),
+        (False, "none", True),
+        (True, "gdr-dot", True),
+        *((True, kind, False) for kind in ("none", *SEPARATORS)),
+    ],
 )
-def test_a_saved_model_is_the_same_to_the_last_bit(backbone, joint, kind, tmp_path):
+def test_a_saved_model_is_the_same_to_the_last_bit(backbone, joint, kind, copying, tmp_path):
     root = write_corpus(tmp_path / "corpus")
-    settings = {"backbone": backbone, "separator": separator(kind)}
+    settings = {"backbone": backbone, "separator": separator(kind), "copying": copying}
     config = toy_config(root, model=settings, tokenizer={"joint": joint})
     tokenizers = toy_tokenizers(root, config)
-    sizes = (len(tokenizers.source), len(tokenizers.target))
-    model = fill(build_model(config.model, sizes, shared=joint)).eval()
+    model = fill(build_model_for(tokenizers, config.model)).eval()
     save_model(tmp_path / "model", TrainedModel(model, config, tokenizers))
     loaded = load_model(tmp_path / "model")
     assert loaded.config == config
@@ -326,7 +353,7 @@ def test_a_beam_of_one_is_greedy_search(model, source_ids, mask):
         while len(tokens) < 10 and tokens[-1] != EOS:
             prefix = torch.tensor([tokens])
             outputs = model(source_ids[row : row + 1], mask[row : row + 1], prefix)
-            logits = model.logits(outputs.holistic[0, -1])
+            logits = all_scores(model, outputs)[0, -1]
             logits[list(NEVER_SAID)] = -torch.inf
             tokens.append(int(logits.argmax()))
         tokens[-1] = EOS  # by force at the limit
@@ -335,7 +362,7 @@ def test_a_beam_of_one_is_greedy_search(model, source_ids, mask):
 
 def test_a_beam_s_scores_are_those_of_rescoring(model, source_ids, mask):
     config = DecodeConfig(beam=3, nbest=3, max_length=8, length_penalty=0.7)
-    found_all = search(model, Sentences(source_ids, mask), config, Show(True, True))
+    found_all = search(model, Sentences(source_ids, mask), config, Show(True, True, True))
     for row, hypotheses in enumerate(found_all):
         assert len(hypotheses) == 3
         source, real = source_ids[row : row + 1, mask[row]], int(mask[row].sum())
@@ -348,6 +375,11 @@ def test_a_beam_s_scores_are_those_of_rescoring(model, source_ids, mask):
             assert found.score == pytest.approx(scored.score, abs=1e-4)
             assert found.log_probability == pytest.approx(scored.log_probability, abs=1e-4)
             alike("attention", found.attention, scored.attention)
+            if model.copy_layer is None:
+                assert found.copying is None and scored.copying is None
+            else:
+                assert found.copying.shape == (len(found.tokens) + 1, real)
+                alike("copying", found.copying, scored.copying)
             if model.past_future is None:
                 assert found.assignments is None and scored.assignments is None
                 continue
@@ -358,7 +390,8 @@ def test_a_beam_s_scores_are_those_of_rescoring(model, source_ids, mask):
 def test_what_is_not_asked_for_is_not_shown(model, source_ids, mask):
     config = DecodeConfig(beam=2, max_length=4)
     ((hypothesis, *_), *_) = search(model, Sentences(source_ids, mask), config)
-    assert hypothesis.attention is None and hypothesis.assignments is None
+    shown = (hypothesis.attention, hypothesis.assignments, hypothesis.copying)
+    assert shown == (None, None, None)
 
 
 @pytest.mark.parametrize("kind", ["attention", "past"])

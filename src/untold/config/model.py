@@ -100,6 +100,7 @@ class ModelConfig(Section):
     tie_embeddings: bool = True
     attention_coverage: Literal["none", "linguistic", "neural"] = "none"  # of recurrent models
     future_layer: Literal["gru", "gru-o", "gru-i"] = "gru-i"  # of pfrnn
+    copying: bool = False  # the output layer may copy source words: names, numbers
     separator: SeparatorConfig = SeparatorConfig()
     word_prediction: bool = False  # the head that train.word_prediction trains, and asks for
 

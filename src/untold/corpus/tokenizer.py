@@ -114,6 +114,15 @@ class Tokenizers:
             f"{self.source.fingerprint} {self.target.fingerprint}".encode()
         ).hexdigest()
 
+    def counterparts(self) -> list[int]:
+        """Of each source id the target id of the same piece; PAD where there is none.
+
+        Control tokens have none: they are no text.
+        """
+        ids = {piece: i for i, piece in enumerate(self.target.pieces(range(len(self.target))))}
+        found = [ids.get(piece, PAD) for piece in self.source.pieces(range(len(self.source)))]
+        return [PAD if i in (PAD, UNK, BOS, EOS) else same for i, same in enumerate(found)]
+
     def save(self, directory: Path) -> None:
         """Write joint.model, or source.model and target.model."""
         for name, tokenizer in self._files().items():

@@ -37,11 +37,12 @@ class _Several:
 
 @dataclass(frozen=True)
 class _Outputs:
-    """What all members made of the given targets; widths lie one after the other on d."""
+    """What all members made of the given targets."""
 
-    holistic: Float[Tensor, "b t d"]
+    parts: tuple[Any, ...]
     attention: Float[Tensor, "b t i"] | None
     assignments: Float[Tensor, "b t i g"] | None
+    copying: Float[Tensor, "b t i"] | None
 
 
 class Ensemble:
@@ -85,6 +86,7 @@ class Ensemble:
             _Several(tuple(step.state for step in steps)),
             _mean([step.attention for step in steps]),
             _mean([step.assignments for step in steps]),
+            _mean([step.copying for step in steps]),
         )
 
     def __call__(
@@ -96,21 +98,22 @@ class Ensemble:
         attention: bool = False,
     ) -> _Outputs:
         """All positions at once."""
-        outputs = [
+        outputs = tuple(
             member(source_ids, source_mask, prefix, attention=attention) for member in self.members
-        ]
-        holistic = torch.cat([output.holistic for output in outputs], dim=-1)
+        )
         return _Outputs(
-            holistic,
+            outputs,
             _mean([output.attention for output in outputs]),
             _mean([output.assignments for output in outputs]),
+            _mean([output.copying for output in outputs]),
         )
 
-    def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """Of the members' states, side by side."""
-        parts = holistic.split([m.output_embedding().shape[1] for m in self.members], dim=-1)
-        logits = [member.logits(part) for member, part in zip(self.members, parts, strict=True)]
-        return _mean_log_softmax(logits)
+    def scores(
+        self, outputs: _Outputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
+    ) -> Float[Tensor, "r v"]:
+        """The mean of what the members predict at chosen positions."""
+        parts = zip(self.members, outputs.parts, strict=True)
+        return _mean_log_softmax([member.scores(part, rows, steps) for member, part in parts])
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
         """Side by side; an ensemble can so be a member itself."""

@@ -21,3 +21,5 @@ class Hypothesis:
     attention: Float[Tensor, "t i"] | None = field(default=None, compare=False)
     # How each source word stood when each token was chosen: past, future, redundant.
     assignments: Float[Tensor, "t i g"] | None = field(default=None, compare=False)
+    # The probability of copying each source word when each token was chosen.
+    copying: Float[Tensor, "t i"] | None = field(default=None, compare=False)

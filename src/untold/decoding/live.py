@@ -111,8 +111,7 @@ def predict(
 
 def _shown(step: Step, show: Show) -> dict[str, Tensor]:
     """What is wanted of the step and known to the model, for the flattened (b n) rows."""
-    wanted = {"attention": show.attention, "assignments": show.assignments}
-    values = {name: getattr(step, name) for name in wanted if wanted[name]}
+    values = {name: getattr(step, name) for name, wanted in vars(show).items() if wanted}
     return {name: value.flatten(0, 1) for name, value in values.items() if value is not None}
 
 

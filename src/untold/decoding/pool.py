@@ -89,6 +89,7 @@ class Pool:
             finished=length + 1 < limit,
             attention=shown.get("attention"),
             assignments=shown.get("assignments"),
+            copying=shown.get("copying"),
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,13 +35,14 @@ def score_pairs(
     """Each target as a search with length penalty `alpha` and this coverage would report it."""
     wanted = attention or (coverage is not None and coverage.by_attention)
     outputs = model(batch.source, batch.source_mask, batch.prefix, attention=wanted)
-    log_probs = _log_probs(model, outputs.holistic, batch)
+    log_probs = _log_probs(model, outputs, batch)
     bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
     if bad:
         raise UntoldError(f"sentence {int(batch.indices[bad[0]])}: {NOT_NUMBERS}")
     shown = {
         "attention": outputs.attention if attention else None,
         "assignments": outputs.assignments,
+        "copying": outputs.copying,
     }
     found = [
         _hypothesis(batch, number, log_probs[number], shown, alpha)
@@ -55,13 +57,16 @@ def score_pairs(
     return [replace(each, score=each.score + penalty) for each, penalty in pairs]
 
 
-def _log_probs(
-    model: Scorable, holistic: Float[Tensor, "b t d"], batch: Batch
-) -> Float[Tensor, "b t"]:
+def _log_probs(model: Scorable, outputs: Any, batch: Batch) -> Float[Tensor, "b t"]:
     """Of the labels; zero at padding, whose logits are never computed."""
     real = batch.target_mask
-    parts = zip(holistic[real].split(POSITIONS), batch.labels[real].split(POSITIONS), strict=True)
-    found = [-F.cross_entropy(model.logits(h).float(), y, reduction="none") for h, y in parts]
+    places = (part.split(POSITIONS) for part in real.nonzero(as_tuple=True))
+    found = [
+        -F.cross_entropy(
+            model.scores(outputs, rows, steps).float(), batch.labels[rows, steps], reduction="none"
+        )
+        for rows, steps in zip(*places, strict=True)
+    ]
     return torch.zeros(real.shape, device=real.device).masked_scatter(real, torch.cat(found))
 
 
@@ -86,4 +91,5 @@ def _hypothesis(
         token_log_probabilities=tuple(values),
         attention=own["attention"],
         assignments=own["assignments"],
+        copying=own["copying"],
     )

@@ -48,9 +48,11 @@ class Scorable(Protocol):
         *,
         attention: bool = False,
     ) -> Any:
-        """With `holistic` (b t d), `attention` (b t i) and `assignments` (b t i g), as Outputs."""
+        """With `attention`, `copying` (b t i) and `assignments` (b t i g), as Outputs."""
         ...
 
-    def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """Scores of the next token."""
+    def scores(
+        self, outputs: Any, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
+    ) -> Float[Tensor, "r v"]:
+        """Of the next token at chosen positions of the outputs."""
         ...

@@ -21,6 +21,7 @@ class Show:
 
     attention: bool = False
     assignments: bool = False
+    copying: bool = False
 
 
 NOTHING = Show()

@@ -38,6 +38,7 @@ class Source:
     mask: Bool[Tensor, "b i"]  # True = real token
     memory: tuple[Tensor, ...] = ()  # the backbone's own, first axis b: keys and values, say
     votes: tuple[Tensor, ...] = ()  # the separator's own, first axis b
+    copies: tuple[Tensor, ...] = ()  # the copy layer's own, first axis b
 
     def select(self, rows: Int[Tensor, " r"]) -> "Source":
         """The sentences at `rows`, in that order."""
@@ -46,6 +47,7 @@ class Source:
             mask=self.mask.index_select(0, rows),
             memory=tuple(part.index_select(0, rows) for part in self.memory),
             votes=tuple(part.index_select(0, rows) for part in self.votes),
+            copies=tuple(part.index_select(0, rows) for part in self.copies),
         )
 
 

@@ -16,7 +16,7 @@ from untold.config import Config, parse_config_json
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import MANIFEST, is_complete, new_directory, verify_directory
 from untold.errors import UntoldError
-from untold.models.build import build_model
+from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 
 __all__ = [
@@ -74,9 +74,8 @@ def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
         raise UntoldError(f"{directory}: {CONFIG} cannot be read: {error}") from None
     config = parse_config_json(text, f"{directory}/{CONFIG}")
     tokenizers = Tokenizers.load(directory)
-    sizes = (len(tokenizers.source), len(tokenizers.target))
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
-        model = build_model(config.model, sizes, shared=tokenizers.joint)
+        model = build_model_for(tokenizers, config.model)
     load_weights(model, directory)
     return TrainedModel(model.to(device).eval(), config, tokenizers)
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline
+from untold.models.copying import Copied, CopyLayer
 from untold.models.pastfuture import PastFuture, Separated
 
 __all__ = ["CoveringState", "Outputs", "Seq2Seq", "Step"]
@@ -22,7 +23,13 @@ class Outputs:
     holistic: Float[Tensor, "b t o"]  # o, what the output layer reads
     attention: Float[Tensor, "b t i"] | None = None
     separated: Separated | None = None
+    copied: Copied | None = None
     timeline: Timeline | None = None
+
+    @property
+    def copying(self) -> Float[Tensor, "b t i"] | None:
+        """The probability of copying each source word."""
+        return None if self.copied is None else self.copied.weights
 
     @property
     def assignments(self) -> Float[Tensor, "b t i g"] | None:
@@ -38,6 +45,7 @@ class Step:
     state: DecoderState
     attention: Float[Tensor, "b n i"] | None = None
     assignments: Float[Tensor, "b n i g"] | None = None  # shares of past, future, redundant
+    copying: Float[Tensor, "b n i"] | None = None  # the probability of copying each source word
 
 
 @dataclass(frozen=True)
@@ -53,18 +61,23 @@ class CoveringState:
 
 
 class Seq2Seq(nn.Module):
-    """p(y_t | y_<t, x) = softmax(E o_t), with E the backbone's output embedding."""
+    """p(y_t | y_<t, x) = softmax(E o_t), with E the backbone's output embedding.
+
+    With a copy layer it is the mixture of that and of copying words of the source.
+    """
 
     def __init__(
         self,
         backbone: Backbone,
         past_future: PastFuture | None = None,
+        copy_layer: CopyLayer | None = None,
         word_prediction: nn.Linear | None = None,
     ) -> None:
         """`word_prediction`: a head that a loss of that name trains; no translation needs it."""
         super().__init__()
         self.backbone = backbone
         self.past_future = past_future
+        self.copy_layer = copy_layer
         self.word_prediction = word_prediction
 
     def forward(
@@ -88,9 +101,9 @@ class Seq2Seq(nn.Module):
         if self.past_future is not None:
             separated = self.past_future.separate(source, decoded.states)
         holistic = self._read_out(decoded, separated)
-        return Outputs(
-            source, decoded.states, holistic, decoded.attention, separated, decoded.timeline
-        )
+        copied = None if self.copy_layer is None else self.copy_layer(source, holistic)
+        states, weights = decoded.states, decoded.attention
+        return Outputs(source, states, holistic, weights, separated, copied, decoded.timeline)
 
     def freeze_backbone(self) -> None:
         """Let nothing learn that has a part in translations: only the separator and its heads."""
@@ -106,9 +119,20 @@ class Seq2Seq(nn.Module):
             )
         self.backbone.requires_grad_(False)
         self.past_future.fusion.requires_grad_(False)
+        if self.copy_layer is not None:
+            self.copy_layer.requires_grad_(False)
+
+    def scores(
+        self, outputs: Outputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
+    ) -> Float[Tensor, "r v"]:
+        """Of the next token at chosen positions: their log-softmax is log p(y_t | y_<t, x)."""
+        logits = self.logits(outputs.holistic[rows, steps])
+        if outputs.copied is None:
+            return logits
+        return outputs.copied.at(rows, steps).mix(logits[:, None])[:, 0]
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """E o: scores of the next token. The losses avoid calling this on whole batches."""
+        """E o, of what is generated. The losses avoid calling this on whole batches."""
         return F.linear(holistic, self.output_embedding())
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
@@ -118,7 +142,9 @@ class Seq2Seq(nn.Module):
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
         """Read the source once; all decoding steps share the result."""
         source = self.backbone.encode(ids, mask)
-        return source if self.past_future is None else self.past_future.cast(source)
+        if self.past_future is not None:
+            source = self.past_future.cast(source)
+        return source if self.copy_layer is None else self.copy_layer.cast(source, ids)
 
     def start(self, source: Source, beams: int) -> DecoderState:
         """The memory of `beams` empty hypotheses for each sentence."""
@@ -141,13 +167,18 @@ class Seq2Seq(nn.Module):
         if isinstance(state, CoveringState):
             covered, state = state.covered.view(*last.shape, -1), state.backbone
         decoded, state = self.backbone.step(source, last, state, attention=attention)
-        if self.past_future is None:
-            return Step(self.logits(self._read_out(decoded, None)), state, decoded.attention)
-        separated = self.past_future.separate(source, decoded.states, covered)
-        if separated.covered is not None:
-            state = CoveringState(state, separated.covered.flatten(0, 1))
+        separated = None
+        if self.past_future is not None:
+            separated = self.past_future.separate(source, decoded.states, covered)
+            if separated.covered is not None:
+                state = CoveringState(state, separated.covered.flatten(0, 1))
+        shares = None if separated is None else separated.shares
         holistic = self._read_out(decoded, separated)
-        return Step(self.logits(holistic), state, decoded.attention, separated.shares)
+        logits = self.logits(holistic)
+        if self.copy_layer is None:
+            return Step(logits, state, decoded.attention, shares)
+        copied = self.copy_layer(source, holistic)
+        return Step(copied.mix(logits), state, decoded.attention, shares, copied.weights)
 
     def _read_out(self, decoded: Decoded, separated: Separated | None) -> Float[Tensor, "b t o"]:
         """o, the holistic context: what the output layer reads."""

@@ -44,6 +44,7 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
         "layers": f"{shape.encoder_layers} + {shape.decoder_layers}",
         "width": _width(shape),
         "past and future": _separator(shape.separator),
+        "copying": "yes" if shape.copying else "no",
         "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
         f"{' (one for both)' if trained.tokenizers.joint else ''}, {config.tokenizer.kind}",
         "parameters": parameters.total,

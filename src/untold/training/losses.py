@@ -1,5 +1,6 @@
 """Losses: each a sum over the batch, so that the caller alone decides what to divide by."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-__all__ = ["plain_word_loss", "token_log_probs", "weighted_log_partition", "word_loss"]
+__all__ = [
+    "Partition",
+    "partition",
+    "plain_word_loss",
+    "token_log_probs",
+    "weighted_log_partition",
+    "word_loss",
+]
 
 # Rows whose logits exist at one time. Measured: fewer make more passes over the embedding's
 # gradient, more leave the processor's cache. The second bounds the memory of large vocabularies.
@@ -72,7 +80,7 @@ def _log_probs(states: Tensor, embedding: Tensor, labels: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Partition:
+class Partition:
     """log Z of each row and, where wanted, the gradients of the weighted sum of them."""
 
     log_z: Tensor
@@ -80,13 +88,18 @@ class _Partition:
     grad_embedding: Tensor
 
 
-def _partition(
-    states: Tensor, embedding: Tensor, weights: Tensor | None, *, wanted: bool
-) -> _Partition:
+def partition(
+    states: Float[Tensor, "n d"],
+    embedding: Float[Tensor, "v d"],
+    weigh: Callable[[slice, Tensor], Tensor] | None,
+    *,
+    wanted: bool,
+) -> Partition:
     """Logits in chunks, gradients at once, so that neither the logits nor softmax are ever stored.
 
-    With x = exp(logits - max) and s = sum x, softmax is x/s; the gradients need only the products
-    x E and x^T h, scaled by 1/s on the narrow side.
+    `weigh(rows, log_z)` gives the weights of a chunk; without it all are one. With
+    x = exp(logits - max) and s = sum x, softmax is x/s; the gradients need only the products x E
+    and x^T h, scaled by 1/s on the narrow side.
     """
     n, size = states.shape[0], embedding.shape[0]
     grad_states = torch.empty_like(states) if wanted else states
@@ -102,10 +115,10 @@ def _partition(
         total = x.sub_(top).exp_().sum(-1, keepdim=True)
         log_z[part] = (top + total.log()).squeeze(1)
         if wanted:
-            scale = 1 / total if weights is None else weights[part, None] / total
+            scale = 1 / total if weigh is None else weigh(part, log_z[part])[:, None] / total
             torch.mm(x, embedding, out=grad_states[part]).mul_(scale)
             grad_embedding.addmm_(x.T, h * scale)
-    return _Partition(log_z, grad_states, grad_embedding)
+    return Partition(log_z, grad_states, grad_embedding)
 
 
 class _LogPartition(torch.autograd.Function):
@@ -113,7 +126,8 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, embedding: Tensor, weights: Tensor) -> Tensor:
-        made = _partition(states, embedding, weights, wanted=any(ctx.needs_input_grad[:2]))
+        wanted = any(ctx.needs_input_grad[:2])
+        made = partition(states, embedding, lambda part, _: weights[part], wanted=wanted)
         ctx.save_for_backward(made.grad_states, made.grad_embedding)
         return made.log_z @ weights
 
@@ -133,7 +147,7 @@ class _WordLoss(torch.autograd.Function):
         ctx: Any, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         wanted = any(ctx.needs_input_grad[:2])
-        made = _partition(states, embedding, None, wanted=wanted)
+        made = partition(states, embedding, None, wanted=wanted)
         picked, mean_row = embedding[labels], embedding.mean(0)
         nll = (made.log_z - torch.linalg.vecdot(states, picked)).sum()
         loss = (1 - smoothing) * nll + smoothing * (made.log_z - states @ mean_row).sum()

@@ -23,7 +23,7 @@ from untold.training.bags import Bags, Words, bag_loss, sentence_bags
 from untold.training.content import content_loss
 from untold.training.counterfactual import shorten
 from untold.training.ends import ends_loss
-from untold.training.losses import word_loss
+from untold.training.likelihood import likelihood_loss
 from untold.training.timeline import timeline_losses, timeline_weights
 
 __all__ = ["Goal", "Losses", "auxiliary_ramp", "objective", "parts_of", "supervised"]
@@ -68,10 +68,7 @@ def supervised(
     """The same from what the model made of the batch."""
     total, parts = torch.zeros((), device=batch.labels.device), {}
     if not config.freeze_backbone:
-        states, labels = outputs.holistic[batch.target_mask], batch.labels[batch.target_mask]
-        loss, parts["nll"] = word_loss(
-            states, model.output_embedding(), labels, config.label_smoothing
-        )
+        loss, parts["nll"] = likelihood_loss(model, outputs, batch, config.label_smoothing)
         total = total + loss
     ramp = auxiliary_ramp(config, step)
     for name, weight, value in _auxiliary(model, outputs, batch, config) if ramp else ():

@@ -15,7 +15,7 @@ from untold.config import Config
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter
 from untold.errors import UntoldError
-from untold.models.build import build_model
+from untold.models.build import build_model_for
 from untold.models.files import BEST, CHECKPOINTS, TrainedModel, load_model, load_weights
 from untold.models.seq2seq import Seq2Seq
 from untold.training.checkpoints import Checkpoint, Checkpoints, restore_optimizer
@@ -136,7 +136,7 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     """The model as it is before its first update."""
     sizes = (len(tokenizers.source), len(tokenizers.target))
     torch.manual_seed(config.train.seed)
-    model = build_model(config.model, sizes, shared=tokenizers.joint)
+    model = build_model_for(tokenizers, config.model)
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
     return model
@@ -147,7 +147,8 @@ def _freeze(model: Seq2Seq, warm: WarmStart | None, *, is_resumed: bool) -> None
         raise UntoldError(
             "train.freeze_backbone keeps the model that a run starts from: name one with --init"
         )
-    if strange := [name for name in (warm.new if warm else ()) if name.startswith("backbone.")]:
+    translating = ("backbone.", "copy_layer.")
+    if strange := [name for name in (warm.new if warm else ()) if name.startswith(translating)]:
         raise UntoldError(
             f"train.freeze_backbone: the model of --init has no {strange[0]} of the same shape "
             f"({len(strange)} such tensors), which would stay untrained: give [model] its shape"

@@ -7,7 +7,7 @@ import torch
 from untold.analysis.scores import corpus_scores
 from untold.corpus.batches import Batch, PairStore, plan_epoch
 from untold.models.files import TrainedModel
-from untold.training.losses import word_loss
+from untold.training.likelihood import likelihood_loss
 from untold.training.objective import objective
 from untold.training.progress import Validation
 from untold.translator import Translator
@@ -47,8 +47,7 @@ def validation_loss(trained: TrainedModel, store: PairStore) -> float:
     total, tokens = 0.0, 0
     for batch in _batches(trained, store):
         outputs = model(batch.source, batch.source_mask, batch.prefix)
-        states, labels = outputs.holistic[batch.target_mask], batch.labels[batch.target_mask]
-        total += float(word_loss(states, model.output_embedding(), labels, 0.0)[1])
+        total += float(likelihood_loss(model, outputs, batch, 0.0)[1])
         tokens += batch.target_tokens
     return total / tokens
 
