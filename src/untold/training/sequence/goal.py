@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from untold.config import TrainConfig
 from untold.corpus.batches import Batch
+from untold.models.copying import TINY
 from untold.models.files import TrainedModel
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.losses import token_log_probs
@@ -112,6 +113,10 @@ def _try(
     decoded = model.decode(outputs.source.select(samples.rows), samples.prefix)
     real = samples.mask
     found = token_log_probs(decoded.holistic[real], model.output_embedding(), samples.labels[real])
+    if decoded.copied is not None:
+        generated = found + decoded.copied.generating[real]
+        copied = decoded.copied.probability(samples.labels)[real]
+        found = torch.logaddexp(generated, copied.clamp(min=TINY).log())
     log_probs = found.new_zeros(real.shape).masked_scatter(real, found)
     tried = Tried(samples.rows, log_probs, samples.chosen, grades.to(found.dtype))
     return tried, decoded.states

@@ -77,7 +77,9 @@ def plain_try(trained, goal, batch, row, labels, tokens):
     source = batch.source[row : row + 1, batch.source_mask[row]]
     prefix = torch.cat([torch.tensor([2]), labels[:-1]])[None]
     outputs = trained.model(source, torch.ones_like(source, dtype=torch.bool), prefix)
-    log_p = trained.model.logits(outputs.holistic[0]).log_softmax(-1)[torch.arange(size), labels]
+    steps = torch.arange(size)
+    scores = trained.model.scores(outputs, torch.zeros_like(steps), steps)
+    log_p = scores.log_softmax(-1)[steps, labels]
     text = trained.tokenizers.target.decode(tokens)
     (reward,) = goal.reward_of([TEXTS[row][0]], [TEXTS[row][1]], [text])
     return log_p, reward, outputs.states
@@ -109,9 +111,10 @@ def plain_loss(name, trained, goal, batch):
     return total
 
 
+@pytest.mark.parametrize("copying", [False, True])
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "discriminator"])
-def test_value_and_gradients_are_those_of_one_sample_at_a_time(setting, name):
-    trained, goal, batch = setting(name)
+def test_value_and_gradients_are_those_of_one_sample_at_a_time(setting, name, copying):
+    trained, goal, batch = setting(name, model=MODEL | {"copying": copying})
     goal.reward_of = goal.grader.reward
     losses = run(trained, goal, batch)
     expected = plain_loss(name, trained, goal, batch)
