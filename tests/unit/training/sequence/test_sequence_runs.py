@@ -10,7 +10,9 @@ from untold.training.loop import make_optimizer
 from untold.training.sequence.goal import SequenceGoal
 from untold.training.world import World
 
-STEPS = {"steps": 4, "save_every": 4, "validate_every": 99, "log_every": 2}
+STEPS = {"steps": 3, "save_every": 3, "log_every": 1, "batch_tokens": 30}
+STEPS |= {"validate_every": 99, "validate_bleu": False, "best_by": "loss"}
+SHORT = {"max_tokens": 10}
 KINDS = {
     "reinforce": {"kind": "reinforce", "reward": "gleu", "baseline": "self_critical"},
     "mrt": {"kind": "mrt", "reward": "bleu", "reference": True},
@@ -20,11 +22,11 @@ KINDS = {
 
 
 def sections(**sequence):
-    return {"train": STEPS | {"sequence": {"samples": 2} | sequence}}
+    return {"data": SHORT, "train": STEPS | {"sequence": {"samples": 2} | sequence}}
 
 
 def end(out):
-    return out / "checkpoints" / "step-00000004"
+    return out / "checkpoints" / "step-00000003"
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -38,7 +40,7 @@ def test_a_run_in_pieces_is_one_in_one_go_bit_for_bit(start, tmp_path, name):
 
 
 def test_without_it_or_with_none_of_it_in_the_mix_training_is_plain(start, tmp_path):
-    start(tmp_path / "plain", train=STEPS)
+    start(tmp_path / "plain", data=SHORT, train=STEPS)
     start(tmp_path / "none", **sections(kind="none", samples=3))
     start(tmp_path / "no-mix", **sections(kind="mrt", mix=0.0))
     start(tmp_path / "some", **sections(kind="mrt", mix=0.1))
@@ -74,7 +76,7 @@ def trained_judges(trained):
 def test_figures_are_logged(start, tmp_path):
     start(tmp_path, **sections(**KINDS["actor_critic"]))
     logged = records(tmp_path, "train")
-    assert [record["step"] for record in logged] == [2, 4]
+    assert [record["step"] for record in logged] == [1, 2, 3]
     for record in logged:
         assert {"loss", "nll", "sequence", "reward", "critic"} <= record.keys()
         assert 0 <= record["reward"] <= 1
@@ -108,7 +110,7 @@ def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_
 
 
 def test_a_run_can_start_from_a_plain_one(start, corpus, tmp_path):
-    start(tmp_path / "plain", train=STEPS)
+    start(tmp_path / "plain", data=SHORT, train=STEPS)
     _, lines = start(tmp_path / "mrt", init=tmp_path / "plain", **sections(**KINDS["mrt"]))
     assert any("tensors taken over" in line and "new" not in line for line in lines)
 
