@@ -35,7 +35,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,hf,rouge]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[align,dev,hf,rouge,zh]'
 	touch $@
 
 $(DOCS_INSTALLED): $(INSTALLED)

@@ -12,9 +12,11 @@ import typer
 from untold.errors import UntoldError
 
 if TYPE_CHECKING:
+    from untold.analysis.scores import Score
     from untold.translator import Translation, Translator
 
 __all__ = [
+    "align",
     "app",
     "average",
     "compare",
@@ -131,11 +133,14 @@ def evaluate(
     model: Model,
     source: Annotated[Path, typer.Option(help="Source text, a line each.")],
     reference: Annotated[Path, typer.Option(help="Reference translations, a line each.")],
-    metrics: Annotated[str, typer.Option(help="Of bleu, chrf, ter, rouge.")] = "bleu,chrf,ter",
+    metrics: Annotated[str, typer.Option(help="Of bleu, chrf, ter, rouge, cdr.")] = "bleu,chrf,ter",
     tokenize: Annotated[
         str | None, typer.Option(help="BLEU's tokenizer: 13a, char, intl, none, zh [the model's].")
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    aligner: Annotated[
+        Path | None, typer.Option(help="For cdr: what untold align --save wrote.")
+    ] = None,
     alignments: Annotated[
         Path | None,
         typer.Option(help="Word alignments: measure past, future and redundant instead."),
@@ -147,7 +152,7 @@ def evaluate(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate a test set and score it: BLEU, chrF, TER with signatures, ROUGE for summaries.
+    """Translate a test set and score it: BLEU, chrF, TER, ROUGE, coverage, with signatures.
 
     With alignments or overlap nothing is translated: the references are read word by word, and what
     the model takes for said and for untold is compared with the truth.
@@ -159,10 +164,45 @@ def evaluate(
     elif overlap:
         _print_overlap(translator, texts, as_json)
     else:
-        tokenize = tokenize or translator.data.bleu_tokenize
-        options = {"tokenize": tokenize, "lowercase": lowercase}
+        from untold.commands.scoring import make_scorer
+
         names = [name.strip() for name in metrics.split(",")]
-        _print_scores(_translated(translator, texts[0], out), texts[1], names, options, as_json)
+        tokenize = tokenize or translator.data.bleu_tokenize
+        scorer = make_scorer(names, tokenize, lowercase, aligner)
+        _print_scores(scorer.scores(*texts, _translated(translator, texts[0], out)), as_json)
+
+
+@app.command()
+def align(
+    source: Annotated[Path, typer.Option(help="Source text, a line each.")],
+    target: Annotated[Path, typer.Option(help="Its translations, a line each.")],
+    train_source: Annotated[
+        list[Path] | None, typer.Option(help="Learn from this text instead; may be given again.")
+    ] = None,
+    train_target: Annotated[list[Path] | None, typer.Option(help="And its translations.")] = None,
+    aligner: Annotated[Path | None, typer.Option(help="Learn nothing: use a saved one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the links, i-j, to this file.")] = None,
+    write_words: Annotated[
+        bool, typer.Option("--write-words", help="Write the words that links count beside them.")
+    ] = False,
+    save: Annotated[Path | None, typer.Option(help="Keep the trained aligner here.")] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="True links, i-j sure, ipj possible: print the AER.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="eflomal, fast_align, hmm, ibm1, ibm2 or ibm4.")
+    ] = None,
+    source_words: Annotated[
+        str | None, typer.Option(help="What a word is: blank, word, character or jieba [blank].")
+    ] = None,
+    target_words: Annotated[str | None, typer.Option(help="The same for the target.")] = None,
+) -> None:
+    """Link the words of sentence pairs by an aligner that is trained once and then frozen."""
+    from untold.commands.align import AlignOptions, aligner_config, corpus_files, run_align
+
+    corpus = corpus_files(train_source or [], train_target or [])
+    options = AlignOptions(source, target, corpus, aligner, out, save, gold, write_words)
+    run_align(options, aligner_config(kind, source_words, target_words))
 
 
 @app.command()
@@ -311,16 +351,7 @@ def _translated(translator: "Translator", sources: list[str], out: Path | None) 
     return hypotheses
 
 
-def _print_scores(
-    hypotheses: list[str],
-    references: list[str],
-    names: list[str],
-    options: dict[str, Any],
-    as_json: bool,
-) -> None:
-    from untold.analysis.scores import corpus_scores
-
-    scores = corpus_scores(hypotheses, references, names, **options)
+def _print_scores(scores: "list[Score]", as_json: bool) -> None:
     if as_json:
         print(json.dumps([vars(each) for each in scores]))
     for each in () if as_json else scores:

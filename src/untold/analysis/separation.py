@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from untold.corpus.alignments import Alignment
-from untold.errors import UntoldError
+from untold.corpus.alignments import Alignment, alignment_error_rate
 
 __all__ = [
     "PairTrace",
@@ -40,13 +39,7 @@ class PairTrace:
     alignment: Alignment
 
     def __post_init__(self) -> None:
-        for i, j in self.alignment.possible:
-            if i >= len(self.source) or j >= len(self.target):
-                raise UntoldError(
-                    f"the link {i}-{j} leads out of a pair of {len(self.source)} and "
-                    f"{len(self.target)} words ({' '.join(self.source)[:60]}): links count words "
-                    "between blanks, from 0"
-                )
+        self.alignment.check(self.source, self.target)
 
 
 @dataclass(frozen=True)
@@ -231,19 +224,20 @@ def _course(traces: Sequence[PairTrace]) -> tuple[float, ...]:
 
 
 def _aer(traces: Sequence[PairTrace]) -> float | None:
-    """1 - (|A & S| + |A & P|) / (|A| + |S|); words that are mostly redundant make no link."""
-    hits = sizes = 0
-    for trace in traces:
-        flips = flip_steps(trace.shares)
-        redundant = trace.shares[..., REDUNDANT].mean(0) > 0.5
-        links = {
-            (i, int(flip) - 1)
-            for i, flip in enumerate(flips)
-            if not redundant[i] and 0 < flip < len(trace.shares)
-        }
-        hits += len(links & trace.alignment.sure) + len(links & trace.alignment.possible)
-        sizes += len(links) + len(trace.alignment.sure)
-    return 1 - hits / sizes if sizes else None
+    return alignment_error_rate(
+        (_turning_links(trace.shares) for trace in traces), (trace.alignment for trace in traces)
+    )
+
+
+def _turning_links(shares: Float[np.ndarray, "t1 i 3"]) -> Alignment:
+    """Each word with the target word after which it turns; mostly redundant ones make no link."""
+    redundant = shares[..., REDUNDANT].mean(0) > 0.5
+    links = frozenset(
+        (i, int(flip) - 1)
+        for i, flip in enumerate(flip_steps(shares))
+        if not redundant[i] and 0 < flip < len(shares)
+    )
+    return Alignment(links, links)
 
 
 def _mean(values: Sequence[float] | Sequence[bool] | np.ndarray) -> float | None:

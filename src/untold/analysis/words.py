@@ -11,12 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Span", "display_spans", "merge_assignments", "span_text", "word_spans"]
+__all__ = [
+    "UNSPACED",
+    "Span",
+    "display_spans",
+    "merge_assignments",
+    "span_text",
+    "word_spans",
+]
 
 _SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 # Thai and Lao; Burmese; Khmer; CJK punctuation and kana; Chinese characters; full-width forms.
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003fffd]"
 )
@@ -57,7 +64,7 @@ def display_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
         before: bool | None = None  # was the character before unspaced? None: there is none yet
         for part in _characters(pieces, word):
             text = span_text(pieces, part)
-            unspaced = bool(_UNSPACED.search(text))
+            unspaced = bool(UNSPACED.search(text))
             if text and before is not None and (unspaced or before):
                 starts.append(part.start)
             if text:

@@ -1,5 +1,6 @@
 """Every setting of untold: its name, type, limits and default. The only home of defaults."""
 
+from untold.config.align import AlignerConfig, AlignerKind, Splitting
 from untold.config.data import CorpusConfig, DataConfig, TokenizerConfig
 from untold.config.model import PRESETS, SEPARATOR_PRESETS, ModelConfig, SeparatorConfig
 from untold.config.reading import Config, load_config, override, parse_config, parse_config_json
@@ -10,6 +11,8 @@ __all__ = [
     "PRESETS",
     "REWARDS",
     "SEPARATOR_PRESETS",
+    "AlignerConfig",
+    "AlignerKind",
     "Config",
     "CorpusConfig",
     "DataConfig",
@@ -17,6 +20,7 @@ __all__ = [
     "ModelConfig",
     "SeparatorConfig",
     "SequenceConfig",
+    "Splitting",
     "TokenizerConfig",
     "TrainConfig",
     "load_config",

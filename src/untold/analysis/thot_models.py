@@ -1,0 +1,107 @@
+"""The one place that knows thot: its models in both directions, frozen, as a backend of Aligner."""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from untold.config import AlignerConfig
+from untold.errors import UntoldError
+
+__all__ = ["ThotModels", "load_thot", "train_thot"]
+
+Words = Sequence[str]
+Links = frozenset[tuple[int, int]]
+
+# Each model starts from the one before it.
+_STAGES = {
+    "eflomal": ("EflomalAlignmentModel",),
+    "fast_align": ("FastAlignModel",),
+    "hmm": ("Ibm1AlignmentModel", "HmmAlignmentModel"),
+    "ibm1": ("Ibm1AlignmentModel",),
+    "ibm2": ("Ibm1AlignmentModel", "Ibm2AlignmentModel"),
+    "ibm4": ("Ibm1AlignmentModel", "HmmAlignmentModel", "Ibm3AlignmentModel", "Ibm4AlignmentModel"),
+}
+_FILES = ("forward", "backward")
+
+
+class ThotModels:
+    """A model of either direction; their links are joined by grow-diag-final-and."""
+
+    def __init__(self, forward: Any, backward: Any) -> None:
+        thot = _thot()
+        self._models = forward, backward
+        self._aligner = thot.SymmetrizedAligner(forward, backward)
+        self._aligner.heuristic = thot.SymmetrizationHeuristic.GROW_DIAG_FINAL_AND
+
+    def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[Links]:
+        """Of pairs without an empty side."""
+        sources, targets = [_guarded(s) for s, _ in pairs], [_guarded(t) for _, t in pairs]
+        found = self._aligner.get_best_alignments(sources, targets)
+        matrices = (np.argwhere(matrix.to_numpy()).tolist() for _, matrix in found)
+        return [frozenset((i, j) for i, j in links) for links in matrices]
+
+    def save(self, folder: Path) -> None:
+        """Write the files that load_thot reads."""
+        for model, name in zip(self._models, _FILES, strict=True):
+            if not model.print(str(folder / name)):
+                raise UntoldError(f"{folder / name}: thot could not write its model")
+
+
+def train_thot(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> ThotModels:
+    """Learn both directions from pairs without an empty side."""
+    guarded = [(_guarded(source), _guarded(target)) for source, target in pairs]
+    return ThotModels(
+        _train(config, guarded), _train(config, [(target, source) for source, target in guarded])
+    )
+
+
+def load_thot(config: AlignerConfig, folder: Path) -> ThotModels:
+    """What save wrote."""
+    models = []
+    for name in _FILES:
+        model = getattr(_thot(), _STAGES[config.kind][-1])()
+        _prepare(model, config)
+        if not model.load(str(folder / name)):
+            raise UntoldError(f"{folder / name}: thot could not read its model: train it again")
+        models.append(model)
+    return ThotModels(*models)
+
+
+def _train(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> Any:
+    model: Any = None
+    for name in _STAGES[config.kind]:
+        kind = getattr(_thot(), name)
+        if model is None:
+            model = kind()
+            for source, target in pairs:
+                model.add_sentence_pair(source, target)
+        else:
+            model = kind(model)
+        _prepare(model, config)
+        model.start_training()
+        eflomal = config.kind == "eflomal"
+        for _ in range(model.scheduled_iterations if eflomal else config.iterations):
+            model.train()
+        model.end_training()
+    return model
+
+
+def _prepare(model: Any, config: AlignerConfig) -> None:
+    if config.kind == "eflomal":
+        model.seed, model.deterministic = config.seed, True
+
+
+def _guarded(words: Words) -> list[str]:
+    """Words as thot gets them: lower-cased, and none can be a name that thot keeps for itself."""
+    return [f"={word.lower()}" for word in words]
+
+
+def _thot() -> ModuleType:
+    try:
+        return importlib.import_module("thot.alignment")
+    except ImportError:
+        raise UntoldError("word alignment needs sil-thot: pip install 'untold[align]'") from None

@@ -1,0 +1,178 @@
+"""`untold align`, and `untold evaluate` with cdr, as a person runs them."""
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import islice
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from toys import fill, toy_config, toy_tokenizers, write_corpus
+from untold.analysis.aligner import load_aligner
+from untold.analysis.coverage_ratio import measure_coverage
+from untold.cli import main
+from untold.corpus.alignments import alignment_error_rate, read_alignments
+from untold.corpus.grammars import load_grammar
+from untold.models.build import build_model
+from untold.models.files import TrainedModel, save_model
+from untold.translator import load
+
+needs_thot = pytest.mark.usefixtures("thot")
+
+
+@pytest.fixture(scope="session")
+def thot() -> None:
+    pytest.importorskip("thot", reason="sil-thot is not installed (extra align)")
+
+
+def run(*line: object, code: int = 0) -> str:
+    """As the shell would, but in this process; returns what it printed, or its error."""
+    out, error = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["untold", *map(str, line)]),
+        redirect_stdout(out),
+        redirect_stderr(error),
+        pytest.raises(SystemExit) as stop,
+    ):
+        main()
+    assert (stop.value.code or 0) == code, error.getvalue()
+    return error.getvalue() if code else out.getvalue()
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs of a grammar with their gold: 400 to learn from, 50 to align."""
+    folder = tmp_path_factory.mktemp("align")
+    samples = list(islice(load_grammar("en-de").stream(3), 450))
+    for name, part in (("train", samples[:400]), ("test", samples[400:])):
+        write(folder / f"{name}.en", [" ".join(each.source) for each in part])
+        write(folder / f"{name}.de", [" ".join(each.target) for each in part])
+        links = [" ".join(f"{i}-{j}" for i, j in each.alignment) for each in part]
+        write(folder / f"{name}.align", links)
+    return folder
+
+
+def pair(folder: Path, name: str = "test") -> tuple[object, ...]:
+    return ("--source", folder / f"{name}.en", "--target", folder / f"{name}.de")
+
+
+def corpus(folder: Path) -> tuple[object, ...]:
+    return ("--train-source", folder / "train.en", "--train-target", folder / "train.de")
+
+
+@needs_thot
+def test_train_freeze_align_and_measure(folder: Path, tmp_path: Path) -> None:
+    out, saved, gold = tmp_path / "links", tmp_path / "aligner", folder / "test.align"
+    common = ("align", *pair(folder), "--gold", gold)
+    quick = ("--kind", "fast_align")
+    printed = run(*common, *corpus(folder), *quick, "--out", out, "--save", saved)
+    links = read_alignments(out)
+    error = alignment_error_rate(links, read_alignments(gold))
+    assert error is not None and error < 0.25
+    assert f"AER {error:.4f}" in printed.split("\n")
+    assert f"{out}: pairs: 50, links: {sum(len(each.sure) for each in links)}" in printed
+    again = tmp_path / "again"
+    run(*common, "--aligner", saved, "--out", again)
+    assert again.read_bytes() == out.read_bytes(), "a frozen aligner gives the same links"
+
+
+@needs_thot
+def test_texts_teach_themselves_and_words_are_written(folder: Path, tmp_path: Path) -> None:
+    source = write(tmp_path / "zh", ["我爱书。", "", "我爱猫。", "他爱书。"])
+    target = write(tmp_path / "en", ["I love books.", "", "I love cats.", "He loves books."])
+    out = tmp_path / "links"
+    words = ("--source-words", "character", "--target-words", "word", "--kind", "ibm1")
+    files = ("--source", source, "--target", target)
+    run("align", *files, *words, "--out", out, "--write-words")
+    assert (tmp_path / "links.source").read_text() == "我 爱 书 。\n\n我 爱 猫 。\n他 爱 书 。\n"
+    assert (tmp_path / "links.target").read_text().startswith("I love books .\n\nI love cats .\n")
+    first, blank, *_ = read_alignments(out)
+    assert (2, 2) in first.sure and not blank.possible
+    source = write(tmp_path / "zh", ["我们的新家有一台电梯。"] * 4)
+    files = ("--source", source, "--target", target)
+    assert "choose jieba or character" in run("align", *files, "--out", out, code=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "give --out, --save or --gold"),
+        (("--save", "."), "exists: remove it or choose another name"),
+        (("--out", "x", "--aligner", "a", "--save", "nowhere"), "is trained already"),
+        (("--out", "x", "--aligner", "nowhere"), "nowhere: no aligner there"),
+        (("--save", "nowhere", "--write-words"), "give --out"),
+        (("--out", "x", "--kind", "giza"), "--kind giza: "),
+        (("--out", "x", "--target-words", "letters"), "--target-words letters: "),
+        (("--out", "x", "--train-source", "x"), "1 of --train-source but 0 of --train-target"),
+    ],
+)
+def test_mistakes_are_one_line(folder: Path, options: tuple[str, ...], message: str) -> None:
+    error = run("align", *pair(folder), *options, code=2)
+    assert message in error and error.count("\n") == 1
+
+
+@needs_thot
+def test_gold_that_does_not_fit_is_named(folder: Path, tmp_path: Path) -> None:
+    quick = ("--kind", "ibm1")
+    error = run("align", *pair(folder), *quick, "--gold", folder / "train.align", code=2)
+    assert "400 lines for 50 sentence pairs" in error
+    gold = write(tmp_path / "gold", ["0-99"] * 50)
+    assert "0-99 leads out of" in run("align", *pair(folder), *quick, "--gold", gold, code=2)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    config = toy_config(write_corpus(folder / "corpus"))
+    tokenizers = toy_tokenizers(folder / "corpus", config)
+    sizes = (len(tokenizers.source), len(tokenizers.target))
+    network = fill(build_model(config.model, sizes, shared=tokenizers.joint)).eval()
+    save_model(folder / "model", TrainedModel(network, config, tokenizers))
+    return folder / "model"
+
+
+@needs_thot
+def test_evaluate_gives_cdr(tmp_path: Path, model: Path) -> None:
+    sources, references = ["abc de f", "gh a", "bc d ef h"], ["f de abc", "a gh", "h ef bc d"]
+    source, reference = write(tmp_path / "src", sources), write(tmp_path / "ref", references)
+    saved, out = tmp_path / "aligner", tmp_path / "out"
+    run("align", "--source", source, "--target", reference, "--kind", "ibm1", "--save", saved)
+    line = ("evaluate", model, "--source", source, "--reference", reference, "--out", out)
+    asked = (*line, "--metrics", "bleu,cdr", "--aligner", saved)
+    found = {score["name"]: score for score in json.loads(run(*asked, "--json"))}
+    hypotheses = [each.text for each in load(model).translate(sources)]
+    assert out.read_text() == "".join(f"{text}\n" for text in hypotheses)
+    expected = measure_coverage(load_aligner(saved), sources, references, hypotheses)
+    assert list(found) == [
+        "BLEU",
+        "CDR",
+        "CDR micro",
+        "under-coverage",
+        "over-coverage",
+        "over-translation",
+    ]
+    assert found["CDR"]["value"] == 100 * expected.macro
+    assert found["CDR micro"]["value"] == 100 * expected.micro
+    assert found["under-coverage"]["value"] == 100 * expected.under
+    assert found["over-coverage"]["value"] == 100 * expected.over
+    assert found["over-translation"]["value"] == 100 * expected.repeated
+    assert found["CDR"]["details"] == "macro; sentences 3, skipped 0"
+    assert found["CDR"]["signature"].startswith("aligner:ibm1|words:blank-blank")
+
+
+def test_cdr_without_an_aligner_names_the_cure(tmp_path: Path, model: Path) -> None:
+    text = write(tmp_path / "text", ["abc"])
+    line = ("evaluate", model, "--source", text, "--reference", text)
+    error = run(*line, "--metrics", "cdr", "--out", tmp_path / "out", code=2)
+    assert "make one with untold align" in error and "--aligner" in error
+    assert not (tmp_path / "out").exists(), "it is said before anything is translated"
+    assert "add it to --metrics" in run(*line, "--aligner", text, code=2)
+    assert "known: bleu, chrf, ter, rouge, cdr" in run(*line, "--metrics", "meteor", code=2)
