@@ -159,10 +159,13 @@ def evaluate(
     """
     translator = _load([model], settings)
     texts = _parallel(source, reference)
-    if alignments is not None:
-        _print_separation(translator, texts, alignments, as_json)
-    elif overlap:
-        _print_overlap(translator, texts, as_json)
+    if alignments is not None or overlap:
+        from untold.commands.knowledge import overlap_of, separation_of
+
+        if alignments is not None:
+            print(separation_of(translator, texts, alignments, as_json=as_json))
+        else:
+            print(overlap_of(translator, texts, as_json=as_json))
     else:
         from untold.commands.scoring import make_scorer
 
@@ -356,35 +359,6 @@ def _print_scores(scores: "list[Score]", as_json: bool) -> None:
         print(json.dumps([vars(each) for each in scores]))
     for each in () if as_json else scores:
         print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")
-
-
-def _print_separation(
-    translator: "Translator", texts: tuple[list[str], list[str]], alignments: Path, as_json: bool
-) -> None:
-    from dataclasses import asdict
-
-    from untold.analysis.traces import AlignedPair, separation_report
-    from untold.corpus.alignments import read_alignments
-
-    links = read_alignments(alignments)
-    if len(links) != len(texts[0]):
-        raise UntoldError(
-            f"{alignments} has {len(links)} lines for {len(texts[0])} sentence pairs: "
-            "give one line of links for each pair"
-        )
-    pairs = [AlignedPair(*each) for each in zip(*texts, links, strict=True)]
-    report = separation_report(translator, pairs)
-    print(json.dumps(asdict(report)) if as_json else "\n".join(report.lines()))
-
-
-def _print_overlap(
-    translator: "Translator", texts: tuple[list[str], list[str]], as_json: bool
-) -> None:
-    from untold.analysis.overlap import measure_overlap
-
-    found = vars(measure_overlap(translator.models[0], list(zip(*texts, strict=True))))
-    lines = (f"{name.replace('_', ' '):24}{value:.3f}" for name, value in found.items())
-    print(json.dumps(found) if as_json else "\n".join(lines))
 
 
 def _as_json(translation: "Translation") -> dict[str, Any]:
