@@ -164,14 +164,15 @@ class MlpAgreement(nn.Module):
         return mlp_scores(keys, query, self.weight)
 
 
-class ClassifierSeparator(Separator):
-    """CLF: softmax over the categories of an MLP over [z; h[i]], each word by itself."""
+class _MixingSeparator(Separator):
+    """Weighs words by what an MLP over [z; h[i]] says, each by itself, and mixes their votes."""
 
-    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
+    def __init__(
+        self, config: SeparatorConfig, widths: Widths, d_capsule: int, *, d_hidden: int
+    ) -> None:
         super().__init__(config, widths, d_capsule)
-        self.key = nn.Linear(widths.source, d_capsule, bias=False)
-        self.guide = nn.Linear(widths.state, d_capsule)
-        self.classes = nn.Linear(d_capsule, sum(count > 0 for count in self.counts))
+        self.key = nn.Linear(widths.source, d_hidden, bias=False)
+        self.guide = nn.Linear(widths.state, d_hidden)
 
     def cast(
         self,
@@ -188,45 +189,47 @@ class ClassifierSeparator(Separator):
         guide: Float[Tensor, "b t d"],
         prior: Float[Tensor, "b j t i"] | None = None,  # noqa: ARG002
     ) -> Routed:
-        """Assignments sum to one over the capsules; those of a category share its weight evenly."""
+        """The capsules of a category share its weights evenly."""
         cast, keys = votes
         seen = self.guide(guide.clamp(-_LARGEST, _LARGEST))
-        weights = self.classes((seen[:, :, None] + keys[:, None]).tanh()).softmax(-1)
-        return _gather(cast, weights * mask[:, None, :, None], self.counts)
+        weights = self.weights((seen[:, :, None] + keys[:, None]).tanh(), mask)
+        return _gather(cast, weights, self.counts)
+
+    @abstractmethod
+    def weights(
+        self, hidden: Float[Tensor, "b t i a"], mask: Bool[Tensor, "b i"]
+    ) -> Float[Tensor, "b t i g"]:
+        """Of each word in each category; zero on padding."""
 
 
-class AttentionSeparator(Separator):
+class ClassifierSeparator(_MixingSeparator):
+    """CLF: a softmax over the categories; weights sum to one over them."""
+
+    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
+        super().__init__(config, widths, d_capsule, d_hidden=d_capsule)
+        self.classes = nn.Linear(d_capsule, sum(count > 0 for count in self.counts))
+
+    def weights(
+        self, hidden: Float[Tensor, "b t i a"], mask: Bool[Tensor, "b i"]
+    ) -> Float[Tensor, "b t i g"]:
+        """Each word by itself."""
+        return self.classes(hidden).softmax(-1) * mask[:, None, :, None]
+
+
+class AttentionSeparator(_MixingSeparator):
     """ATTN: two attentions of their own, for past and future, each summing to one over words."""
 
     def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
-        super().__init__(config, widths, d_capsule)
-        self.key = nn.Linear(widths.source, 2 * d_capsule, bias=False)
-        self.guide = nn.Linear(widths.state, 2 * d_capsule)
+        super().__init__(config, widths, d_capsule, d_hidden=2 * d_capsule)
         self.weight = nn.Parameter(torch.empty(2, d_capsule))
         nn.init.xavier_uniform_(self.weight)
 
-    def cast(
-        self,
-        states: Float[Tensor, "b i d"],
-        mask: Bool[Tensor, "b i"],  # noqa: ARG002
-    ) -> tuple[Tensor, ...]:
-        """Votes, and W_h h of both attentions."""
-        return self.votes(states), self.key(states.clamp(-_LARGEST, _LARGEST))
-
-    def forward(
-        self,
-        votes: tuple[Tensor, ...],
-        mask: Bool[Tensor, "b i"],
-        guide: Float[Tensor, "b t d"],
-        prior: Float[Tensor, "b j t i"] | None = None,  # noqa: ARG002
-    ) -> Routed:
-        """Assignments sum to one over the words and the capsules of each category."""
-        cast, keys = votes
-        seen = self.guide(guide.clamp(-_LARGEST, _LARGEST))
-        hidden = (seen[:, :, None] + keys[:, None]).tanh().unflatten(-1, (2, -1))
-        scores = torch.linalg.vecdot(hidden, self.weight)
-        weights = scores.masked_fill(~mask[:, None, :, None], -torch.inf).softmax(2)
-        return _gather(cast, weights, self.counts)
+    def weights(
+        self, hidden: Float[Tensor, "b t i a"], mask: Bool[Tensor, "b i"]
+    ) -> Float[Tensor, "b t i g"]:
+        """Among the real words."""
+        scores = torch.linalg.vecdot(hidden.unflatten(-1, (2, -1)), self.weight)
+        return scores.masked_fill(~mask[:, None, :, None], -torch.inf).softmax(2)
 
 
 SEPARATORS: dict[str, type[Separator]] = {
