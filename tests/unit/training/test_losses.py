@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from untold.training import losses
-from untold.training.losses import plain_word_loss, word_loss
+from untold.training.losses import plain_word_loss, token_log_probs, word_loss
 
 D, V = 7, 13
 
@@ -84,3 +84,21 @@ def test_the_states_alone_can_want_a_gradient():
     others, embedding, labels = problem(4)
     plain_word_loss(others, embedding.detach(), labels, 0.1)[0].backward()
     torch.testing.assert_close(states.grad, others.grad)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_log_probabilities_of_tokens_do_not_hang_on_chunks(rows, monkeypatch):
+    torch.manual_seed(1)
+    states, embedding = (torch.randn(n, 5, dtype=torch.float64) for n in (7, 11))
+    labels, weights = torch.arange(7), torch.randn(7, dtype=torch.float64)
+    found = []
+    monkeypatch.setattr(losses, "_LOGITS_AT_ONCE", 11 * rows)
+    for function in (
+        lambda h, e: token_log_probs(h, e, labels),
+        lambda h, e: torch.log_softmax(h @ e.T, -1)[torch.arange(7), labels],
+    ):
+        inputs = states.clone().requires_grad_(), embedding.clone().requires_grad_()
+        values = function(*inputs)
+        found.append((values.detach(), *torch.autograd.grad(values @ weights, inputs)))
+    for ours, plain in zip(*found, strict=True):
+        torch.testing.assert_close(ours, plain)

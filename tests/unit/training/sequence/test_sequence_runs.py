@@ -1,12 +1,19 @@
 """Whole runs with sequence-level training: resumed bit for bit, and nothing where it is off."""
 
+import math
+
 import pytest
 import torch
 
 from toys import checkpoint_contents, records, weights
+from untold.corpus.store import open_store
 from untold.errors import UntoldError
 from untold.models.files import load_model, read_tensors
-from untold.training.loop import make_optimizer
+from untold.training.interruption import Interrupted
+from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
+from untold.training.objective import Losses, objective, parts_of
+from untold.training.progress import Progress
+from untold.training.reporter import Silence
 from untold.training.sequence.goal import SequenceGoal
 from untold.training.world import World
 
@@ -119,3 +126,42 @@ def test_a_missing_function_is_known_before_the_first_update(start, tmp_path):
     with pytest.raises(UntoldError, match="No module named 'nowhere'"):
         start(tmp_path, **sections(kind="reinforce", reward="nowhere:f"))
     assert not (tmp_path / "checkpoints").exists()
+
+
+class Trap(torch.nn.Module):
+    """A judge whose gradient is as large as wanted."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.weight, self.size = torch.nn.Parameter(torch.zeros(())), size
+
+
+class TrappedGoal:
+    """The plain objective, and a judge beside it."""
+
+    def __init__(self, trained, size):
+        self.names, self.judges = parts_of(trained.model, trained.config.train), Trap(size)
+
+    def __call__(self, model, batch, config, step):
+        losses = objective(model, batch, config, step)
+        return Losses(losses.total + self.judges.size * self.judges.weight, losses.parts)
+
+
+@pytest.mark.parametrize("size", [1e6, math.inf])
+def test_a_judge_is_clipped_by_its_own_norm_and_can_stop_an_update(start, tmp_path, size):
+    """The model's gradient is that of a run without the judge; but one that is not finite skips."""
+    start(tmp_path, data=SHORT, train=STEPS)
+    norms = []
+    for wanted in (0.0, size):
+        trained = load_model(tmp_path)
+        goal = TrappedGoal(trained, wanted)
+        setting = Setting(World(), Silence(tmp_path, 9), Interrupted())
+        optimizer = make_optimizer(trained, goal)
+        store = open_store(tmp_path / "corpus" / "train")
+        trainer = Trainer(trained, optimizer, store, setting, Hooks(goal=goal))
+        progress = trainer.run(Progress(step=2))
+        norms.append([p.grad.norm() for p in trained.model.parameters()])
+        assert progress.skipped == (not math.isfinite(wanted))
+    if math.isfinite(size):
+        assert all(torch.equal(one, other) for one, other in zip(*norms, strict=True))
+        assert float(goal.judges.weight.grad) == pytest.approx(1.0)
