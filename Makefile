@@ -25,6 +25,7 @@ bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/routing.py
 	$(BIN)/python benchmarks/train.py --past-future
+	$(BIN)/python benchmarks/train.py --rnmt
 	$(BIN)/python benchmarks/decode.py --past-future
 	$(BIN)/python benchmarks/memory.py
 

@@ -15,6 +15,8 @@ __all__ = ["AdditiveAttention", "GatedCell", "SubtractingCell", "initialise_recu
 class GatedCell(nn.Module):
     """A GRU in two parts: `read` what does not depend on the past, for all positions at once.
 
+    As fast as nn.GRUCell on a CPU, within a tenth either way, which cannot be given gates.
+
     r, z = sigmoid(W x + U s);  n = tanh(W_n x + r * U_n s);  s' = (1 - z) n + z s
     """
 
@@ -27,7 +29,7 @@ class GatedCell(nn.Module):
     def forward(
         self, gates: Float[Tensor, "b n m"], hidden: Float[Tensor, "b n h"]
     ) -> Float[Tensor, "b n h"]:
-        """The next state. Measured: no slower than nn.GRUCell, which reads its input every time."""
+        """The next state; `gates` is what `read` made of the input, or a mixture of such."""
         both, new = gates.split(self.sizes, dim=-1)
         own_both, own_new = self.recur(hidden).split(self.sizes, dim=-1)
         reset, keep = (both + own_both).sigmoid().chunk(2, dim=-1)

@@ -5,8 +5,8 @@
     s_t = GRU_2(c_t, s'_t)                       o_t = tanh(W_e e(y_t-1) + W_s s_t + W_c c_t)
 
 Whatever reads the context c_t does so by a linear map. So the maps are applied to the source once a
-sentence, and each step mixes their results: W sum_i a[i] h[i] = sum_i a[i] W h[i]. That takes as
-many products as the source has words instead of as many as it is wide.
+sentence, and each step mixes their results: W sum_i a[i] h[i] = sum_i a[i] W h[i]. What is left to
+do word by word is recurrent, and all beams of a sentence share the rest.
 
 A PFRNN is an RNMT with two more layers: see pfrnn.py. Attention may know what it has covered: see
 attention_coverage.py.
