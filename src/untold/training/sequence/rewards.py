@@ -11,6 +11,8 @@ from typing import Any
 import sacrebleu
 from sacrebleu.metrics.base import Metric
 
+from untold.analysis.aligner import load_aligner
+from untold.analysis.coverage_ratio import sentence_cdr
 from untold.analysis.scores import split_for_rouge
 from untold.config import SequenceConfig
 from untold.errors import UntoldError
@@ -85,12 +87,7 @@ def _pairwise(score: Callable[[str, str], float]) -> Reward:
 
 def _coverage(path: str) -> Reward:
     """CDR: the share of the source words that the reference covers which are covered."""
-    try:
-        aligners = importlib.import_module("untold.analysis.aligner")
-        coverage = importlib.import_module("untold.analysis.coverage_ratio")
-    except ImportError as error:
-        raise UntoldError(f'train.sequence.reward = "cdr": {error}') from None
-    return partial(coverage.sentence_cdr, aligners.load_aligner(Path(path)))
+    return partial(sentence_cdr, load_aligner(Path(path)))
 
 
 def _import(name: str) -> Callable[..., Any]:

@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 import sacrebleu
 
-from untold.config import SequenceConfig
+from untold.analysis.aligner import train_aligner
+from untold.config import AlignerConfig, SequenceConfig
 from untold.errors import UntoldError
 from untold.training.sequence.rewards import gleu, make_reward, rouge_l
 
@@ -138,17 +139,16 @@ def test_a_function_that_is_not_there_is_named(name, message):
         reward(name)
 
 
-def test_cdr_counts_by_the_aligner_of_the_settings(monkeypatch, tmp_path):
-    """With stand-ins: the aligner knows a path, and the ratio is a share of common words."""
+def test_cdr_counts_by_the_aligner_of_the_settings(tmp_path):
+    """Of an aligner that has learnt which letter is which: half of the words, all, or none."""
+    pytest.importorskip("thot", reason="the extra [align] is not installed")
+    words = [("a", "x"), ("b", "y"), ("c", "z"), ("d", "w")]
+    pairs = [(f"{a} {b}", f"{x} {y}") for (a, x), (b, y) in itertools.permutations(words, 2)] * 5
+    train_aligner(*zip(*pairs, strict=True), AlignerConfig()).save(tmp_path / "aligner")
+    found = reward("cdr", aligner=str(tmp_path / "aligner"))
+    assert found(["a b", "a b", "c d"], ["x y", "x y", "z w"], ["x", "y x", ""]) == [0.5, 1.0, 0.0]
 
-    def ratio(aligner, sources, references, translations):
-        assert aligner == ("aligner at", tmp_path)
-        return [
-            len(set(r.split()) & set(h.split())) / len(set(r.split()))
-            for r, h in zip(references, translations, strict=True)
-        ]
 
-    module(monkeypatch, "untold.analysis.aligner", load_aligner=lambda path: ("aligner at", path))
-    module(monkeypatch, "untold.analysis.coverage_ratio", sentence_cdr=ratio)
-    found = reward("cdr", aligner=str(tmp_path))(SOURCES, REFERENCES, TRANSLATIONS)
-    assert found == pytest.approx([1.0, 4 / 5, 1.0, 0.0])
+def test_cdr_without_its_aligner_names_the_path(tmp_path):
+    with pytest.raises(UntoldError, match="nowhere"):
+        reward("cdr", aligner=str(tmp_path / "nowhere"))
