@@ -11,18 +11,20 @@ from untold.config import TokenizerConfig, parse_config
 from untold.corpus.tokenizer import train_tokenizers
 from untold.corpus.vocabulary import BOS, EOS
 from untold.errors import UntoldError
-from untold.models.build import build_model
+from untold.models.build import build_model_for
 from untold.models.files import TrainedModel, save_model
 from untold.translator import Translation, Translator, load
 
 TEXTS = ["the red cat sees a dog", "a dog", "", "the cat", "   ", "dogs see cats and cats see dogs"]
 
 
-def make(max_tokens: int = 64, joint: bool = True, separator: str = "none") -> TrainedModel:
+def make(
+    max_tokens: int = 64, joint: bool = True, separator: str = "none", copying: bool = False
+) -> TrainedModel:
     shape = {"d_model": 12, "d_ffn": 14, "heads": 3, "encoder_layers": 1, "decoder_layers": 2}
     config = parse_config(
         {
-            "model": shape | {"separator": {"kind": separator, "d_capsule": 5}},
+            "model": shape | {"separator": {"kind": separator, "d_capsule": 5}, "copying": copying},
             "data": {"max_tokens": max_tokens},
             "decode": {"beam": 3, "max_length": 12},
         }
@@ -30,8 +32,7 @@ def make(max_tokens: int = 64, joint: bool = True, separator: str = "none") -> T
     settings = TokenizerConfig(size=60, joint=joint)
     tokenizers = train_tokenizers(settings, TEXTS, [text.upper() for text in TEXTS])
     torch.manual_seed(0)
-    sizes = (len(tokenizers.source), len(tokenizers.target))
-    model = build_model(config.model, sizes, shared=tokenizers.joint)
+    model = build_model_for(tokenizers, config.model)
     for parameter in model.parameters():
         parameter.data.mul_(3.0)  # an untrained model is too even-handed to tell orders apart
     return TrainedModel(model.eval(), config, tokenizers)
@@ -213,4 +214,44 @@ def test_a_model_without_past_and_future_has_no_assignments(translator: Translat
     with pytest.raises(UntoldError, match=r"does not separate past and future: train one with"):
         translator.translate("a dog", assignments=True)
     (scored,) = translator.score([("a dog", "A DOG")])
-    assert scored.assignments is None
+    assert scored.assignments is None and scored.copying is None
+
+
+@pytest.mark.parametrize("separator", ["none", "gdr"])
+def test_copying_of_a_translation_is_that_of_scoring_it(separator: str) -> None:
+    translator = Translator([make(separator=separator, copying=True)])
+    wanted = {"assignments": True} if separator == "gdr" else {"attention": True}
+    found = translator.translate(TEXTS, **wanted)
+    assert found[2].copying is None, "blank text never meets the model"
+    compared = 0
+    for text, one in zip(TEXTS, found, strict=True):
+        if not text.strip():
+            continue
+        assert one.copying is not None
+        assert one.copying.shape == (len(one.tokens) + 1, len(one.source_tokens) + 1)
+        assert one.copying.max() > 0 and one.copying.sum(1).max() < 1
+        assert not one.copying[:, -1].any(), "the end is not copied"
+        (again,) = translator.score([(text, one.text)])
+        assert again.copying is not None
+        if again.tokens == one.tokens:
+            np.testing.assert_allclose(one.copying, again.copying, rtol=1e-3, atol=1e-5)
+            assert one.log_probability == pytest.approx(again.log_probability, rel=1e-4)
+            compared += 1
+    assert compared > 0
+    assert translator.translate(TEXTS[0]).copying is None, "not asked for"
+
+
+def test_copying_between_two_vocabularies_is_of_equal_pieces(tmp_path: Path) -> None:
+    trained = make(joint=False, copying=True)
+    tokenizers, layer = trained.tokenizers, trained.model.copy_layer
+    assert layer is not None
+    table = layer.counterparts.tolist()
+    sources = tokenizers.source.pieces(range(len(tokenizers.source)))
+    targets = tokenizers.target.pieces(range(len(tokenizers.target)))
+    shared = {piece for piece in set(sources) & set(targets) if not piece.startswith("<")}
+    assert {piece for piece, same in zip(sources, table, strict=True) if same} == shared
+    assert all(targets[same] == piece for piece, same in zip(sources, table, strict=True) if same)
+    assert "▁" in shared and len(shared) < len(sources) - 4
+    save_model(tmp_path / "model", trained)
+    loaded = load(tmp_path / "model").models[0].model.copy_layer
+    assert loaded is not None and loaded.counterparts.tolist() == table

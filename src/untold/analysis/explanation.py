@@ -11,6 +11,7 @@ from untold.analysis.words import (
     Span,
     display_spans,
     merge_assignments,
+    merge_copying,
     span_text,
     word_spans,
 )
@@ -62,6 +63,7 @@ class Explanation:
     score: float
     log_probability: float
     given: bool = False  # the target was given, not found by the model
+    copying: Float[np.ndarray, "t i"] | None = None  # how much of each word was copied from where
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -83,6 +85,7 @@ class Explanation:
             "shares": _numbers(self.shares),
             "source_end": _numbers(self.ending),
             "flips": [vars(flip) for flip in self.flips],
+            "copying": None if self.copying is None else _numbers(self.copying),
         }
 
 
@@ -122,6 +125,7 @@ def explanation_of(
         )
     source_spans = display_spans(translation.source_tokens)
     target_spans = display_spans(translation.tokens)
+    copying = translation.copying
     rows = [*(span.start for span in target_spans), len(translation.assignments) - 1]
     source_words = _words(source, translation.source_tokens, source_spans)
     target_words = _words(translation.text, translation.tokens, target_spans)
@@ -133,6 +137,7 @@ def explanation_of(
         translation.score,
         translation.log_probability,
         given,
+        None if copying is None else merge_copying(copying, target_spans, source_spans),
     )
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "Span",
     "display_spans",
     "merge_assignments",
+    "merge_copying",
     "span_text",
     "word_spans",
 ]
@@ -99,6 +100,22 @@ def merge_assignments(
     merged = [rows[:, span.start : span.stop].mean(axis=1) for span in source]
     shape = (len(rows), 0, assignments.shape[2])
     return np.stack(merged, axis=1) if merged else np.zeros(shape, assignments.dtype)
+
+
+def merge_copying(
+    copying: Float[np.ndarray, "pieces_t pieces_i"],
+    target: Sequence[Span],
+    source: Sequence[Span],
+) -> Float[np.ndarray, "t i"]:
+    """The share of each target word that was copied from each source word; EOS is the last row.
+
+    Of a target word the mean of its pieces, each of which is copied from a piece of a source word
+    with the sum of their probabilities.
+    """
+    ends = (*target, Span(len(copying) - 1, len(copying)))
+    rows = np.stack([copying[span.start : span.stop].mean(axis=0) for span in ends])
+    words = [rows[:, span.start : span.stop].sum(axis=1) for span in source]
+    return np.stack(words, axis=1) if words else np.zeros((len(rows), 0), copying.dtype)
 
 
 def _between(starts: Sequence[int], stop: int) -> tuple[Span, ...]:

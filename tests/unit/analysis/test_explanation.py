@@ -60,6 +60,20 @@ def test_pieces_become_words() -> None:
         found.score = 0.0  # type: ignore[misc]
 
 
+def test_copying_of_pieces_becomes_that_of_words() -> None:
+    copying = np.array(
+        [[0.2, 0.4, 0.1, 0.0], [0.0, 0.6, 0.3, 0.0], [0.1, 0.0, 0.5, 0.0], [0.0, 0.1, 0.0, 0.0]]
+    )
+    plain = explanation_of(TRANSLATION, "dogs .", DataConfig())
+    assert plain.copying is None and plain.as_record()["copying"] is None
+    found = explanation_of(replace(TRANSLATION, copying=copying), "dogs .", DataConfig())
+    expected = [[0.6, 0.2], [0.1, 0.5], [0.1, 0.0]]  # of "Hunde", "." and the end
+    assert found.copying is not None
+    np.testing.assert_allclose(found.copying, expected, atol=1e-12)
+    assert found.as_record()["copying"] == expected
+    assert found.shares.tolist() == plain.shares.tolist()
+
+
 def test_a_flip_is_past_overtaking_future() -> None:
     found = explanation_of(TRANSLATION, "dogs .", DataConfig())
     # "dogs" flips with "Hunde" and goes back; "." is even before "." is said, and past after it.
@@ -93,9 +107,10 @@ def translator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return make(tmp_path_factory.mktemp("corpus"), request.param)
 
 
-def make(folder: Path, kind: str) -> Translator:
+def make(folder: Path, kind: str, copying: bool = False) -> Translator:
     root = write_corpus(folder)
-    values = toy_config(root).model.model_dump() | {"separator": {"kind": kind}}
+    values = toy_config(root).model.model_dump()
+    values |= {"separator": {"kind": kind}, "copying": copying}
     config = toy_config(root, model=values)
     tokenizers = toy_tokenizers(root, config)
     sizes = (len(tokenizers.source), len(tokenizers.target))
@@ -119,6 +134,14 @@ def test_given_targets(translator: Translator) -> None:
     assert found.target.words == ("f", "de", "abc") and found.given
     assert found.shares.shape == (4, 3, 3)
     assert found.log_probability == translator.score([("abc de f", "f de abc")])[0].log_probability
+
+
+@pytest.mark.parametrize("targets", [[], ["f de abc"]])
+def test_a_model_that_copies_says_so(tmp_path: Path, targets: list[str]) -> None:
+    (found,) = explain(make(tmp_path, "gdr", copying=True), ["abc de f"], targets)
+    assert found.copying is not None
+    assert found.copying.shape == found.shares.shape[:2]
+    assert found.copying.min() > 0 and found.copying.sum(1).max() < 1
 
 
 def test_a_blank_target_leaves_the_end(translator: Translator) -> None:

@@ -14,7 +14,7 @@ SENTENCES = Sentences(IDS, IDS != 0)
 PAIRS = collate([([5, 6], [7, 8, 9]), ([4], [6])], range(2))
 
 
-def member(number, d_model=6, size=13, separator="none"):
+def member(number, d_model=6, size=13, separator="none", copying=False):
     """A small Transformer with weights by closed formula."""
     shape = ModelConfig(
         d_model=d_model,
@@ -23,6 +23,7 @@ def member(number, d_model=6, size=13, separator="none"):
         encoder_layers=1,
         decoder_layers=2,
         separator=SeparatorConfig(kind=separator, d_capsule=5),
+        copying=copying,
     )
     model = build_model(shape, (size, size), shared=True).eval()
     with torch.no_grad():
@@ -102,6 +103,25 @@ def test_assignments_are_the_mean_of_the_members_that_have_them():
     step = ensemble.step(source, PAIRS.prefix[:, :1], ensemble.start(source, 1))
     torch.testing.assert_close(step.assignments[:, 0], expected[:, 0])
     assert Ensemble([member(2)])(PAIRS.source, PAIRS.source_mask, PAIRS.prefix).assignments is None
+
+
+def test_copying_members_are_averaged_with_others_and_scored_as_searched():
+    ensemble = Ensemble([member(0, copying=True), member(1, d_model=10), member(2, copying=True)])
+    outputs = [m(PAIRS.source, PAIRS.source_mask, PAIRS.prefix) for m in ensemble.members]
+    rows, steps = PAIRS.target_mask.nonzero(as_tuple=True)
+    each = [m.scores(o, rows, steps) for m, o in zip(ensemble.members, outputs, strict=True)]
+    expected = torch.stack([scores.softmax(-1) for scores in each]).mean(0).log()
+    together = ensemble(PAIRS.source, PAIRS.source_mask, PAIRS.prefix)
+    torch.testing.assert_close(ensemble.scores(together, rows, steps), expected)
+    mean = (outputs[0].copying + outputs[2].copying) / 2
+    torch.testing.assert_close(together.copying, mean)
+    found = search(ensemble, SENTENCES, DecodeConfig(beam=3, max_length=7), Show(copying=True))
+    pairs = [(s, h[0].tokens) for s, h in zip([[5, 6, 7, 8], [9, 4]], found, strict=True)]
+    for (one, *_), other in zip(
+        found, score_pairs(ensemble, collate(pairs, range(2)), 0.6), strict=True
+    ):
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+        torch.testing.assert_close(one.copying, other.copying, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["gdr", "clf", "attn"])

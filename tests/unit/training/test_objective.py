@@ -238,7 +238,7 @@ def everything(**changes):
         ({"counterfactual": 0.0}, ["shorten"]),
         ({"ends_weight": 0.0}, ["ends_loss"]),
         ({"auxiliary_start": 9}, ["bag_loss", "sentence_bags", "shorten", "content_loss"]),
-        ({"freeze_backbone": True}, ["word_loss"]),
+        ({"freeze_backbone": True}, ["likelihood_loss"]),
     ],
     ids=lambda value: "".join(value) if isinstance(value, dict) else "",
 )
