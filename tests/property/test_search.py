@@ -57,10 +57,11 @@ class HistoryModel:
             seen.append(values)
         values = torch.stack(seen, 1)
         weights = _weights(values, source.values[:, 1:]) if attention else None
-        return SimpleNamespace(holistic=self._logits(values), attention=weights, assignments=None)
+        shown = {"attention": weights, "assignments": None, "copying": None}
+        return SimpleNamespace(holistic=self._logits(values), **shown)
 
-    def logits(self, holistic):
-        return holistic.clone()
+    def scores(self, outputs, rows, steps):
+        return outputs.holistic[rows, steps].clone()
 
     def output_embedding(self):
         return torch.eye(self.size)

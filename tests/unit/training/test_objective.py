@@ -42,7 +42,7 @@ def alone(**changes):
 
 
 def model_of(name="gdr-dot", **changes):
-    return toy_model(separator=separator(name, **changes)).double()
+    return toy_model(separator=separator(name, **{"backbone_gradient": 1.0} | changes)).double()
 
 
 def gradients(model, value):
