@@ -34,6 +34,10 @@ class Backend(Protocol):
         """The links of each pair."""
         ...
 
+    def translates(self, source: str, target: str) -> float:
+        """How probable one word is as the translation of the other, in the better direction."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Write files into an existing directory."""
         ...
@@ -64,6 +68,19 @@ class Aligner:
         links = (next(found) if all(pair) else frozenset() for pair in pairs)
         return [Alignment(each, each) for each in links]
 
+    def align_translations(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
+        """Only those links whose words are equal or known to translate one another.
+
+        The others stand where two words are left over: any text of the right length has them.
+        """
+        found = []
+        for (source, target), alignment in zip(pairs, self.align(pairs), strict=True):
+            kept = frozenset(
+                (i, j) for i, j in alignment.sure if self._is_translation(source[i], target[j])
+            )
+            found.append(Alignment(kept, kept))
+        return found
+
     def split(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Words, Words]]:
         """Pairs of texts as pairs of words, in the aligner's own way."""
         of_source, of_target = self._splitters
@@ -74,6 +91,10 @@ class Aligner:
         with new_directory(path) as folder:
             (folder / _CONFIG).write_text(self.config.model_dump_json(), encoding="utf-8")
             self.backend.save(folder)
+
+    def _is_translation(self, source: str, target: str) -> bool:
+        same = source.lower() == target.lower()
+        return same or self.backend.translates(source, target) >= self.config.evidence
 
     @cached_property
     def _splitters(self) -> tuple[Callable[[str], list[str]], Callable[[str], list[str]]]:

@@ -1,7 +1,9 @@
 """How much of the source is said, by word links: the coverage difference ratio (Kong et al., 2018).
 
 C is the set of source words with a link, C_ref by the links to the reference and C_gen by those to
-the translation, both from one frozen aligner. Of a sentence, CDR = 1 - |C_ref \\ C_gen| / |C_ref|.
+the translation, both from one frozen aligner. Links count whose words the aligner knows to
+translate one another; with the others, any words of the right number would cover a source. Of a
+sentence, CDR = 1 - |C_ref \\ C_gen| / |C_ref|.
 Over a corpus, each as a ratio of sums but for the macro mean of CDR:
 
 under-coverage    |C_ref \\ C_gen| / |C_ref|: said by the reference, not by the translation
@@ -140,5 +142,5 @@ def _align(aligner: Aligner, sources: Sequence[str], targets: Sequence[str]) -> 
     texts = list(zip(sources, targets, strict=True))
     different = list(dict.fromkeys(texts))
     pairs = aligner.split([s for s, _ in different], [t for _, t in different])
-    links = dict(zip(different, aligner.align(pairs), strict=True))
+    links = dict(zip(different, aligner.align_translations(pairs), strict=True))
     return [links[pair] for pair in texts]

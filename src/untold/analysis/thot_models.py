@@ -44,6 +44,12 @@ class ThotModels:
         matrices = (np.argwhere(matrix.to_numpy()).tolist() for _, matrix in found)
         return [frozenset((i, j) for i, j in links) for links in matrices]
 
+    def translates(self, source: str, target: str) -> float:
+        """The larger of p(target | source) and p(source | target); 0 if a word was never seen."""
+        forward, backward = self._models
+        one, other = _guarded([source, target])
+        return max(_probability(forward, one, other), _probability(backward, other, one))
+
     def save(self, folder: Path) -> None:
         """Write the files that load_thot reads."""
         for model, name in zip(self._models, _FILES, strict=True):
@@ -93,6 +99,15 @@ def _train(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> Any:
 def _prepare(model: Any, config: AlignerConfig) -> None:
     if config.kind == "eflomal":
         model.seed, model.deterministic = config.seed, True
+
+
+def _probability(model: Any, source: str, target: str) -> float:
+    """p(target | source); thot would give words that it does not know that of its unknown word."""
+    if not (model.src_word_exists(source) and model.trg_word_exists(target)):
+        return 0.0
+    return model.translation_prob(
+        model.get_src_word_index(source), model.get_trg_word_index(target)
+    )
 
 
 def _guarded(words: Words) -> list[str]:

@@ -69,7 +69,7 @@ def _coverage_scores(
     config, found = aligner.config, measure_coverage(aligner, *texts)
     signature = (
         f"aligner:{config.kind}|words:{config.source_words}-{config.target_words}|case:lc"
-        "|sym:grow-diag-final-and"
+        f"|sym:grow-diag-final-and|evidence:{config.evidence}"
     )
     details = f"macro; sentences {found.sentences}, skipped {found.skipped}"
     return [

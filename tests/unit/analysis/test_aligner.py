@@ -3,6 +3,7 @@
 import sys
 from itertools import islice
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -72,6 +73,7 @@ def test_a_saved_aligner_gives_the_same_links(
     pairs = aligner.split(*test_texts)
     assert again.config == aligner.config
     assert again.align(pairs) == aligner.align(pairs)
+    assert again.align_translations(pairs) == aligner.align_translations(pairs)
     with pytest.raises(UntoldError, match="exists"):
         aligner.save(tmp_path / "saved")
 
@@ -95,7 +97,9 @@ def test_every_kind_is_the_same_each_time_and_survives_saving(
     assert found == second.align(pairs)
     assert sum(len(each.sure) for each in found) > 20
     first.save(tmp_path / "saved")
-    assert load_aligner(tmp_path / "saved").align(pairs) == found
+    saved = load_aligner(tmp_path / "saved")
+    assert saved.align(pairs) == found
+    assert saved.align_translations(pairs) == first.align_translations(pairs)
 
 
 def test_new_words_are_linked_and_empty_sides_are_not(aligner: Aligner) -> None:
@@ -127,8 +131,17 @@ def test_rewards_by_a_real_aligner(aligner: Aligner, test_texts: Texts) -> None:
     assert sentence_cdr(aligner, sources, references, references) == [1] * 50
     assert sentence_cdr(aligner, sources, references, [""] * 50) == [0] * 50
     half = [" ".join(text.split()[: len(text.split()) // 2]) for text in references]
-    found = sentence_cdr(aligner, sources, references, half)
-    assert 0.3 < sum(found) / 50 < 0.8
+    assert 0.3 < mean(sentence_cdr(aligner, sources, references, half)) < 0.7
+
+
+def test_words_of_the_right_number_are_no_translation(aligner: Aligner, test_texts: Texts) -> None:
+    sources, references = (side[:50] for side in test_texts)
+    junk = [" ".join(f"q{place}" for place in range(len(text.split()))) for text in references]
+    assert sentence_cdr(aligner, sources, references, junk) == [0] * 50
+    by_length = sorted(range(50), key=lambda number: len(references[number].split()))
+    other = dict(zip(by_length, by_length[1:] + by_length[:1], strict=True))
+    wrong = [references[other[number]] for number in range(50)]
+    assert mean(sentence_cdr(aligner, sources, references, wrong)) < 0.4
 
 
 @pytest.mark.parametrize("word", ["", "two words", "a\u3000b"])

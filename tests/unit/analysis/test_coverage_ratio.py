@@ -37,6 +37,9 @@ class SameWord:
             for a, b in pairs
         ]
 
+    def translates(self, source: str, target: str) -> float:
+        return float(source == target)
+
     def save(self, folder: Path) -> None:
         raise NotImplementedError
 
@@ -138,6 +141,26 @@ def test_kept_coverage_gives_the_same_rewards(aligner: Aligner) -> None:
     assert kept == [frozenset({0, 2}), frozenset({1})]
     now = covered_words(aligner, sources, hypotheses)
     assert list(map(cdr, kept, now)) == sentence_cdr(aligner, sources, references, hypotheses)
+
+
+class Anywhere(SameWord):
+    """Links words of the same place, and knows how probable some translations are."""
+
+    def links(
+        self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+    ) -> list[frozenset[tuple[int, int]]]:
+        return [frozenset((i, i) for i in range(min(map(len, pair)))) for pair in pairs]
+
+    def translates(self, source: str, target: str) -> float:
+        return {"ab": 0.02, "cd": 0.009}.get(source + target, 0.0)
+
+
+def test_a_link_covers_only_with_evidence_or_between_equal_words() -> None:
+    aligner = Aligner(AlignerConfig(evidence=0.01), Anywhere())
+    texts = ["a c x Tom a"], ["b d y tom junk"]
+    assert covered_words(aligner, *texts) == [frozenset({0, 3})]
+    (all_links,) = aligner.align(aligner.split(*texts))
+    assert all_links.sure == {(i, i) for i in range(5)}, "alignment itself keeps all links"
 
 
 def test_texts_that_do_not_belong_together_are_refused(aligner: Aligner) -> None:
