@@ -3,10 +3,11 @@
     python benchmarks/copying.py --threads 1
 
 A sentence is one to three known words, which are translated one by one, around a name of two or
-three symbols, which are said again as they are. Source and target have each their own vocabulary,
-and there are many symbols: training meets each of them seldom, and one in ten never. Both models
-see the same sentences. Printed is the share of new sentences that greedy search gets right to the
-last token: with names of symbols that training may have met, and of symbols that it has not.
+three symbols, which are said again as they are. Source and target have each their own vocabulary
+(with --shared one, and one embedding), and there are many symbols: training meets each of them
+seldom, and one in ten never. Both models see the same sentences. Printed is the share of new
+sentences that greedy search gets right to the last token: with names of symbols that training may
+have met, and of symbols that it has not.
 """
 
 import argparse
@@ -36,6 +37,7 @@ class Task:
     """Sentences with names; ids mean the same in both vocabularies."""
 
     symbols: int
+    shared: bool = False
 
     @property
     def names(self) -> range:
@@ -66,7 +68,7 @@ class Task:
         config = ModelConfig.model_validate(SHAPE | {"dropout": 0.0, "copying": copying})
         same = [each if each in self.names else PAD for each in range(self.names.stop)]
         sizes = (self.names.stop, self.names.stop)
-        model = build_model(config, sizes, shared=False, counterparts=same)
+        model = build_model(config, sizes, shared=self.shared, counterparts=same)
         optimizer = torch.optim.Adam(model.parameters())
         settings = TrainConfig.model_validate({"label_smoothing": 0.0})
         for step in range(1, updates + 1):
@@ -94,11 +96,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--symbols", type=int, default=6000)
     parser.add_argument("--updates", type=int, default=500)
+    parser.add_argument("--shared", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    task = Task(options.symbols)
+    task = Task(options.symbols, options.shared)
     print(f"{'':24}{'symbols met':>12}{'never met':>12}")
     for copying in (False, True):
         model = task.train(copying=copying, updates=options.updates, seed=options.seed)
