@@ -1,7 +1,7 @@
 """What CDR makes of texts that are no translations, with and without evidence for its links.
 
     untold sample en-de --pairs 5000 --out data/en-de
-    python benchmarks/coverage.py data/en-de --kinds eflomal,fast_align
+    python benchmarks/cdr.py data/en-de --kinds eflomal,fast_align
 
 A good measure gives little to junk (words nobody has seen, as many as the reference has) and to
 another sentence's reference of about the same length, and about half to half of a reference.
