@@ -19,7 +19,7 @@ class TrainConfig(Section):
     batch_tokens: Count = 4096
     accumulate: Count = 1
     learning_rate: Annotated[float, Field(gt=0.0)] = 7e-4
-    schedule: Literal["inverse_sqrt", "plateau", "constant"] = "inverse_sqrt"
+    schedule: Literal["inverse_sqrt", "linear", "plateau", "constant"] = "inverse_sqrt"
     warmup: CountOrZero = 4000
     plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     plateau_patience: Count = 2
@@ -60,9 +60,14 @@ class TrainConfig(Section):
     sequence: SequenceConfig = SequenceConfig()
 
     @model_validator(mode="after")
-    def _best_can_be_known(self) -> "TrainConfig":
+    def _fits_together(self) -> "TrainConfig":
         if self.best_by == "bleu" and not self.validate_bleu:
             raise ValueError('best_by = "bleu" needs validate_bleu: set best_by = "loss"')
+        if self.schedule == "linear" and (self.epochs or self.warmup >= self.steps):
+            raise ValueError(
+                f'schedule = "linear" falls from warmup ({self.warmup}) to the last of steps '
+                f"({self.steps}): set steps above warmup, and no epochs"
+            )
         if self.freeze_backbone and self.best_by == "bleu":
             raise ValueError(
                 'with freeze_backbone no translation changes: set best_by = "loss", which is then '

@@ -169,7 +169,9 @@ def _check_same(
     checkpoint: Checkpoint, facts: dict[str, Any], options: RunOptions, reporter: Reporter
 ) -> None:
     """Refuse to go on with another run's settings or data, unless told to."""
-    changed = _differences(_completed(checkpoint.facts), facts)
+    falls_to_its_end = facts["config"]["train"]["schedule"] == "linear"
+    free = _FREE - {"train.steps"} if falls_to_its_end else _FREE
+    changed = _differences(_completed(checkpoint.facts), facts, free)
     serious = [line for line in changed if not line.startswith("environment.")]
     if serious and not options.allow_changed:
         raise UntoldError(
@@ -193,16 +195,17 @@ def _merged(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _differences(before: Any, now: Any, key: str = "") -> list[str]:
+def _differences(before: Any, now: Any, free: set[str], key: str = "") -> list[str]:
     """Every setting that differs, as `key: old -> new`; free ones are left out."""
     if isinstance(before, dict) and isinstance(now, dict):
         lines = []
         for name in sorted(before.keys() | now.keys()):
-            lines += _differences(before.get(name), now.get(name), f"{key}.{name}".strip("."))
+            inner = f"{key}.{name}".strip(".")
+            lines += _differences(before.get(name), now.get(name), free, inner)
         return lines
     name = key.removeprefix("config.")
-    free = name in _FREE or name.startswith("decode.")
-    return [] if free or before == now else [f"{name}: {before} -> {now}"]
+    is_free = name in free or name.startswith("decode.")
+    return [] if is_free or before == now else [f"{name}: {before} -> {now}"]
 
 
 def _settings(config: Config) -> dict[str, Any]:

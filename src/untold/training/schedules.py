@@ -8,12 +8,15 @@ __all__ = ["learning_rate"]
 def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
     """The rate of update `step` (from 1): linear warm-up to the peak, then the schedule.
 
-    inverse_sqrt: peak * sqrt(warmup / step); plateau: peak * factor^reductions; constant: the peak.
+    inverse_sqrt: peak * sqrt(warmup / step); linear: down to nothing after the last of `steps`;
+    plateau: peak * factor^reductions; constant: the peak.
     """
     if step <= config.warmup:
         return config.learning_rate * step / config.warmup
     if config.schedule == "inverse_sqrt":
         rate = config.learning_rate * (max(1, config.warmup) / step) ** 0.5
+    elif config.schedule == "linear":
+        rate = config.learning_rate * (config.steps + 1 - step) / (config.steps + 1 - config.warmup)
     elif config.schedule == "plateau":
         rate = config.learning_rate * config.plateau_factor**reductions
     else:

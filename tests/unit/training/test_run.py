@@ -130,6 +130,13 @@ def test_another_setting_is_refused_with_the_difference(start, tmp_path, section
     assert result.progress.step == 6
 
 
+def test_a_schedule_that_falls_to_the_last_step_keeps_it(start, tmp_path):
+    values = {"schedule": "linear", "warmup": 1}
+    start(tmp_path, train=values | {"steps": 4})
+    with pytest.raises(UntoldError, match="train.steps: 4 -> 6"):
+        start(tmp_path, train=values | {"steps": 6})
+
+
 def test_other_data_are_refused_unless_allowed(start, tmp_path):
     """With the checkpoint's own tokenizer: a new one would give its weights other words."""
     root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"

@@ -12,7 +12,7 @@ def rate(step, reductions=0, **settings):
     return learning_rate(TrainConfig(**{"learning_rate": 0.8} | settings), step, reductions)
 
 
-@pytest.mark.parametrize("schedule", ["inverse_sqrt", "plateau", "constant"])
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "plateau", "constant"])
 def test_warm_up_is_linear_and_reaches_the_peak(schedule):
     rates = [rate(step, schedule=schedule, warmup=100) for step in range(1, 101)]
     assert rates == pytest.approx([0.8 * step / 100 for step in range(1, 101)])
@@ -38,6 +38,17 @@ def test_it_is_the_schedule_of_the_transformer():
         expected = d**-0.5 * min(step**-0.5, step * warmup**-1.5)
         settings = {"learning_rate": d**-0.5 * warmup**-0.5, "warmup": warmup}
         assert rate(step, **settings) == pytest.approx(expected)
+
+
+def test_linear_falls_evenly_to_nothing_after_the_last_step():
+    rates = [rate(step, schedule="linear", warmup=4, steps=8) for step in range(4, 10)]
+    assert rates == pytest.approx([0.8, 0.64, 0.48, 0.32, 0.16, 1e-9])
+
+
+@pytest.mark.parametrize("settings", [{"steps": 100}, {"steps": 101, "epochs": 2}])
+def test_a_linear_schedule_needs_to_know_its_end(settings):
+    with pytest.raises(ValueError, match=r"falls from warmup \(100\) to the last of steps"):
+        rate(1, schedule="linear", warmup=100, **settings)
 
 
 def test_each_reduction_multiplies_by_the_factor():
