@@ -25,6 +25,7 @@ from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
 from untold.training.progress import Progress
 from untold.training.reporter import Reporter, Silence
 from untold.training.sequence.goal import SequenceGoal
+from untold.training.sequence.rewards import Reward, make_reward
 from untold.training.validation import make_validator
 from untold.training.warmstart import WarmStart, warm_start
 from untold.training.world import World
@@ -73,6 +74,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     """Train until the run is over; a run that already has checkpoints goes on from the last one."""
     device = _device(config)
     _check_shares(config, World.count())
+    reward = _reward(config)  # what it lacks is known before anything is written
     world = World.join(device.type, config.train.timeout_minutes)
     try:
         if config.train.threads is not None:
@@ -81,13 +83,17 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
         voice = voice if world.is_first else Silence(options.out, config.train.steps)
         signals = stop_signals(launched=world.size > 1)
         with _hold(options.out, world), voice, signals as interrupted:
-            return _train(config, options, Setting(world, voice, interrupted), device)
+            return _train(config, options, Setting(world, voice, interrupted), device, reward)
     finally:
         world.leave()
 
 
 def _train(
-    config: Config, options: RunOptions, setting: Setting, device: torch.device
+    config: Config,
+    options: RunOptions,
+    setting: Setting,
+    device: torch.device,
+    reward: Reward | None,
 ) -> TrainResult:
     world, reporter = setting.world, setting.reporter
     checkpoints = Checkpoints(options.out, config.train.keep)
@@ -107,7 +113,7 @@ def _train(
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
     trained = TrainedModel(model.to(device), config, tokenizers)
-    goal = SequenceGoal(trained) if config.train.sequence.is_on else None
+    goal = None if reward is None else SequenceGoal(trained, reward)
     optimizer = make_optimizer(trained, goal)
     progress = Progress() if checkpoint is None else _restore(checkpoint, trained, optimizer)
     validate = None
@@ -239,6 +245,12 @@ def _device(config: Config) -> torch.device:
         return torch.device("cpu")
     torch.cuda.set_device(World.local())
     return torch.device("cuda", World.local())
+
+
+def _reward(config: Config) -> Reward | None:
+    """None: the run does not learn from whole translations."""
+    sequence = config.train.sequence
+    return make_reward(sequence, config.data.bleu_tokenize) if sequence.is_on else None
 
 
 def _check_shares(config: Config, processes: int) -> None:

@@ -133,7 +133,7 @@ def test_another_setting_is_refused_with_the_difference(start, tmp_path, section
 def test_a_schedule_that_falls_to_the_last_step_keeps_it(start, tmp_path):
     values = {"schedule": "linear", "warmup": 1}
     start(tmp_path, train=values | {"steps": 4})
-    with pytest.raises(UntoldError, match="train.steps: 4 -> 6"):
+    with pytest.raises(UntoldError, match=r"train\.steps: 4 -> 6"):
         start(tmp_path, train=values | {"steps": 6})
 
 

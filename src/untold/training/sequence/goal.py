@@ -27,7 +27,7 @@ from untold.training.sequence.estimators import (
 )
 from untold.training.sequence.grading import Grader
 from untold.training.sequence.judges import Critic, Discriminator
-from untold.training.sequence.rewards import make_reward
+from untold.training.sequence.rewards import Reward, make_reward
 from untold.training.sequence.samplers import Samples, draw_greedy, draw_samples
 
 __all__ = ["SequenceGoal"]
@@ -36,7 +36,8 @@ __all__ = ["SequenceGoal"]
 class SequenceGoal:
     """Learning from whole translations; the judges start the same for the same seed."""
 
-    def __init__(self, trained: TrainedModel) -> None:
+    def __init__(self, trained: TrainedModel, reward: Reward | None = None) -> None:
+        """`reward`: that of the configuration, if it is made already."""
         config, tokenizers = trained.config, trained.tokenizers
         self.config = config.train.sequence
         self.longest = config.data.max_tokens
@@ -51,7 +52,7 @@ class SequenceGoal:
         judges = {"critic": self.critic, "discriminator": discriminator}
         self.judges = nn.ModuleDict({k: judge for k, judge in judges.items() if judge is not None})
         self.judges.to(next(trained.model.parameters()).device)
-        reward = make_reward(self.config, config.data.bleu_tokenize)
+        reward = reward or make_reward(self.config, config.data.bleu_tokenize)
         self.grader = Grader(tokenizers, reward, discriminator)
         plain = parts_of(trained.model, config.train)
         self.names = (*plain, "sequence", "reward", *self.judges)

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 import sacrebleu
 
-from untold.analysis.aligner import train_aligner
+from untold.analysis.aligner import Aligner, train_aligner
 from untold.config import AlignerConfig, SequenceConfig
 from untold.errors import UntoldError
 from untold.training.sequence.rewards import gleu, make_reward, rouge_l
@@ -147,6 +147,15 @@ def test_cdr_counts_by_the_aligner_of_the_settings(tmp_path):
     train_aligner(*zip(*pairs, strict=True), AlignerConfig()).save(tmp_path / "aligner")
     found = reward("cdr", aligner=str(tmp_path / "aligner"))
     assert found(["a b", "a b", "c d"], ["x y", "x y", "z w"], ["x", "y x", ""]) == [0.5, 1.0, 0.0]
+
+
+def test_cdr_asks_for_its_splitter_before_there_is_text(tmp_path, monkeypatch):
+    pytest.importorskip("thot", reason="the extra [align] is not installed")
+    words = (["a", "b"], ["x", "y"])
+    Aligner.train([words] * 3, AlignerConfig(source_words="jieba")).save(tmp_path / "aligner")
+    monkeypatch.setitem(sys.modules, "rjieba", None)  # as if it were not installed
+    with pytest.raises(UntoldError, match=r"untold\[zh\]"):
+        reward("cdr", aligner=str(tmp_path / "aligner"))
 
 
 def test_cdr_without_its_aligner_names_the_path(tmp_path):

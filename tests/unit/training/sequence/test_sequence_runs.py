@@ -1,12 +1,14 @@
 """Whole runs with sequence-level training: resumed bit for bit, and nothing where it is off."""
 
 import math
+import sys
 
 import pytest
 import torch
 
 from toys import checkpoint_contents, records, weights
 from untold.corpus.store import open_store
+from untold.durable import new_directory
 from untold.errors import UntoldError
 from untold.models.files import load_model, read_tensors
 from untold.training.interruption import Interrupted
@@ -122,10 +124,34 @@ def test_a_run_can_start_from_a_plain_one(start, corpus, tmp_path):
     assert any("tensors taken over" in line and "new" not in line for line in lines)
 
 
-def test_a_missing_function_is_known_before_the_first_update(start, tmp_path):
-    with pytest.raises(UntoldError, match="No module named 'nowhere'"):
-        start(tmp_path, **sections(kind="reinforce", reward="nowhere:f"))
-    assert not (tmp_path / "checkpoints").exists()
+NOWHERE = {"kind": "reinforce", "reward": "nowhere:f"}
+BY_CDR = {"kind": "reinforce", "reward": "cdr", "aligner": "no/such/aligner"}
+
+
+@pytest.mark.parametrize(
+    ("sequence", "message"), [(NOWHERE, "No module named 'nowhere'"), (BY_CDR, "no/such/aligner")]
+)
+def test_a_reward_that_is_not_there_is_known_before_anything_is_written(
+    start, tmp_path, sequence, message
+):
+    with pytest.raises(UntoldError, match=message):
+        start(tmp_path / "run", **sections(**sequence))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_missing_extra_is_known_before_anything_is_written(start, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "thot.alignment", None)  # as if it were not installed
+    aligner = tmp_path / "aligner"
+    with new_directory(aligner) as folder:
+        (folder / "aligner.json").write_text("{}")
+    with pytest.raises(UntoldError, match=r"untold\[align\]"):
+        start(tmp_path / "run", **sections(**BY_CDR | {"aligner": str(aligner)}))
+    assert list(tmp_path.iterdir()) == [aligner]
+
+
+def test_what_is_not_asked_for_may_be_missing(start, tmp_path):
+    result, _ = start(tmp_path, **sections(**BY_CDR | {"mix": 0.0}))
+    assert result.progress.step == 3
 
 
 class Trap(torch.nn.Module):
