@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from untold.analysis.significance import p_value, resampled_sums
 from untold.errors import UntoldError
 
 __all__ = ["PairedDifference", "paired_bootstrap"]
-
-_AT_ONCE = 1_000_000  # numbers drawn at a time
 
 
 @dataclass(frozen=True)
@@ -41,18 +40,12 @@ def paired_bootstrap(
             f"{len(before)} and {len(after)} scores: a paired bootstrap needs one of each system "
             "for every sentence, and a sentence at least"
         )
-    if samples < 1:
-        raise UntoldError(f"{samples} samples: draw at least 1")
     scores = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
-    differences = scores[1] - scores[0]
-    generator, size = np.random.default_rng(seed), len(differences)
-    rows, means = max(1, _AT_ONCE // size), np.empty(samples)
-    for first in range(0, samples, rows):
-        part = means[first : first + rows]
-        part[:] = differences[generator.integers(size, size=(len(part), size))].mean(1)
+    differences = (scores[1] - scores[0])[None, :, None]
+    sums = resampled_sums(differences, samples, np.random.default_rng(seed))
+    means = sums[0, :, 0] / len(before)
     low, high = np.quantile(means, [0.025, 0.975])
-    # The data themselves count as one more sample: p is never zero.
-    p = (int((means <= 0).sum()) + 1) / (samples + 1)
+    p = p_value(means <= 0)
     return PairedDifference(
         float(scores[0].mean()), float(scores[1].mean()), float(low), float(high), p, samples
     )

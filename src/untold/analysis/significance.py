@@ -13,12 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sacrebleu.metrics.base import Metric
 
 from untold.errors import UntoldError
 
-__all__ = ["Differences", "PValues", "Paired", "corpus_value", "sentence_statistics", "try_chance"]
+__all__ = [
+    "Differences",
+    "PValues",
+    "Paired",
+    "corpus_value",
+    "p_value",
+    "resampled_sums",
+    "sentence_statistics",
+    "try_chance",
+]
 
 _CELLS_AT_ONCE = 1 << 22  # random numbers held at a time
 _ROUNDING = 1e-9  # of scores up to 100: equal trials count, however their sums were rounded
@@ -63,8 +72,12 @@ class Differences:
         return PValues(self._share_beyond(strayed), self._share_beyond(self.exchanged))
 
     def _share_beyond(self, trials: Float[np.ndarray, " r"]) -> float:
-        beyond = int((np.abs(trials) >= abs(self.real) - _ROUNDING).sum())
-        return (1 + beyond) / (1 + len(trials))
+        return p_value(np.abs(trials) >= abs(self.real) - _ROUNDING)
+
+
+def p_value(beyond: Bool[np.ndarray, " r"]) -> float:
+    """The share of trials that went so far. The data count as one more: it is never zero."""
+    return (1 + int(beyond.sum())) / (1 + len(beyond))
 
 
 def sentence_statistics(
@@ -89,16 +102,28 @@ def try_chance(
     metric: Metric, paired: Paired, trials: int, dice: np.random.Generator
 ) -> Differences:
     """So many trials of both tests."""
-    if trials < 1:
-        raise UntoldError(f"{trials} samples test nothing: ask for 1000, say")
     runs, k = np.concatenate([paired.baseline, paired.system]), len(paired.baseline)
     sums = {
         "real": runs.sum(1, keepdims=True),
-        "resampled": _resampled(runs, trials, dice),
+        "resampled": resampled_sums(runs, trials, dice),
         "exchanged": _exchanged(runs, trials, dice),
     }
     found = {name: _difference(metric, values, k) for name, values in sums.items()}
     return Differences(float(found["real"][0]), found["resampled"], found["exchanged"])
+
+
+def resampled_sums(
+    runs: Float[np.ndarray, "q n s"], trials: int, dice: np.random.Generator
+) -> Float[np.ndarray, "q r s"]:
+    """Sums over n sentences drawn with replacement, in every trial the same for all runs."""
+    if trials < 1:
+        raise UntoldError(f"{trials} samples test nothing: ask for 1000, say")
+    n, parts = runs.shape[1], []
+    for count in _portions(trials, n):
+        drawn = dice.choice(n, size=(count, n), replace=True)
+        times = np.stack([np.bincount(row, minlength=n) for row in drawn]).astype(np.float64)
+        parts.append(times @ runs)
+    return np.concatenate(parts, axis=1)
 
 
 def _difference(
@@ -106,18 +131,6 @@ def _difference(
 ) -> Float[np.ndarray, " r"]:
     scores = np.array([[corpus_value(metric, trial) for trial in run] for run in sums])
     return scores[k:].mean(0) - scores[:k].mean(0)
-
-
-def _resampled(
-    runs: Float[np.ndarray, "q n s"], trials: int, dice: np.random.Generator
-) -> Float[np.ndarray, "q r s"]:
-    """Sums over n sentences drawn with replacement, in every trial the same for all runs."""
-    n, parts = runs.shape[1], []
-    for count in _portions(trials, n):
-        drawn = dice.choice(n, size=(count, n), replace=True)
-        times = np.stack([np.bincount(row, minlength=n) for row in drawn]).astype(np.float64)
-        parts.append(times @ runs)
-    return np.concatenate(parts, axis=1)
 
 
 def _exchanged(

@@ -42,9 +42,18 @@ def test_the_seed_decides_and_chunks_do_not(monkeypatch):
     before, after = [0.1, 0.5, 0.3] * 5, [0.4, 0.2, 0.5] * 5
     one = paired_bootstrap(before, after, 101, 1)
     assert one == paired_bootstrap(before, after, 101, 1) != paired_bootstrap(before, after, 101, 2)
-    monkeypatch.setattr("untold.analysis.paired._AT_ONCE", 70)
+    monkeypatch.setattr("untold.analysis.significance._CELLS_AT_ONCE", 70)
     assert paired_bootstrap(before, after, 101, 1) == one
     assert "difference +0.0667 [" in str(one) and "101 samples" in str(one)
+
+
+def test_the_interval_is_that_of_means_over_drawn_sentences():
+    before, after = [0.1, 0.5, 0.3, 0.9, 0.2], [0.4, 0.2, 0.5, 0.8, 0.7]
+    draws = np.random.default_rng(4).integers(5, size=(60, 5))
+    means = [sum(after[k] - before[k] for k in row) / 5 for row in draws.tolist()]
+    found = paired_bootstrap(before, after, 60, 4)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])))
+    assert found.p == (1 + sum(mean <= 0 for mean in means)) / 61
 
 
 @pytest.mark.parametrize(("before", "after"), [([], []), ([0.1], [0.1, 0.2])])
@@ -54,5 +63,5 @@ def test_scores_that_are_no_pairs_are_refused(before, after):
 
 
 def test_no_samples_are_refused():
-    with pytest.raises(UntoldError, match="0 samples: draw at least 1"):
+    with pytest.raises(UntoldError, match="0 samples test nothing"):
         paired_bootstrap([0.1], [0.2], 0, 1)
