@@ -254,19 +254,16 @@ def explain(
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Show what was told and what was still untold of a source before each target word."""
-    from untold.analysis.explanation import explain as explain_all
-    from untold.report.files import check_format, write_explanations
-    from untold.report.terminal import print_explanations
+    """Show what was told and what was still untold of a source before each target word.
+
+    Of a PFRNN without a separator: what its past and future layers took each target piece for.
+    """
+    from untold.commands.explain import run_explain
+    from untold.report.files import check_format
 
     if out is not None:
         check_format(out)
-    explanations = explain_all(_load([model], settings), source, target or [])
-    if out is None:
-        print_explanations(explanations)
-    else:
-        write_explanations(out, explanations)
-        print(f"{out}: sentences: {len(explanations)}")
+    run_explain(_load([model], settings), source, target or [], out)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from toys import fill, toy_config, toy_tokenizers, write_corpus
+from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import main
 from untold.models.build import build_model
 from untold.models.files import TrainedModel, save_model
@@ -33,11 +33,13 @@ def explain(*arguments: object, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with past and future, and one without."""
+    """A model with past and future, one without, and two with layers, one of them with both."""
     folder = tmp_path_factory.mktemp("explain")
     root = write_corpus(folder / "corpus")
-    shape = toy_config(root).model.model_dump()
-    for name, kind in (("model", "gdr"), ("plain", "none")):
+    kinds = {"model": ("transformer", "gdr"), "plain": ("transformer", "none")}
+    kinds |= {"layers": ("pfrnn", "none"), "both": ("pfrnn", "gdr")}
+    for name, (backbone, kind) in kinds.items():
+        shape = {"preset": "tiny", **RUN_SHAPES[backbone], "backbone": backbone}
         config = toy_config(root, model=shape | {"separator": {"kind": kind}})
         tokenizers = toy_tokenizers(root, config)
         sizes = (len(tokenizers.source), len(tokenizers.target))
@@ -96,6 +98,34 @@ def test_the_models_own_translation(folder: Path) -> None:
     assert all(abs(sum(word) - 1) < 1e-4 for step in sentence["shares"] for word in step)
 
 
+def test_layers_have_a_line_for_each_target_piece(folder: Path) -> None:
+    pair = ("--source", "abc de f", "--target", "f de abc")
+    out = folder / "layers.json"
+    explain(folder / "layers", *pair, "--out", out)
+    (sentence,) = json.loads(out.read_text(encoding="utf-8"))["sentences"]
+    assert sentence["target"]["words"] == ["f", "de", "abc"] and sentence["target"]["given"]
+    layers, printed = sentence["layers"], explain(folder / "layers", *pair)
+    rows = [line.split() for line in printed.strip().split("\n")][-len(layers["pieces"]) - 1 : -1]
+    for place, row in enumerate(rows):
+        assert row[0] == layers["pieces"][place]
+        for column, guesses in ((1, layers["added"]), (2, layers["taken"])):
+            sign = "=" if guesses[place] == layers["pieces"][place] else "≠"
+            assert row[column] == f"{sign}{guesses[place]}"
+        assert row[3] == f"{layers['past_norms'][place]:.2f}"
+        assert row[4] == f"{layers['future_norms'][place]:.2f}"
+
+
+def test_layers_are_drawn_and_come_with_shares_if_there_are_any(folder: Path) -> None:
+    for suffix in ("png", "svg"):
+        out = folder / f"layers.{suffix}"
+        assert str(out) in explain(folder / "layers", "--source", "abc", "--out", out)
+        assert out.stat().st_size > 500
+    explain(folder / "both", "--source", "abc", "--out", folder / "both.json")
+    (sentence,) = json.loads((folder / "both.json").read_text(encoding="utf-8"))["sentences"]
+    assert len(sentence["shares"]) == len(sentence["target"]["words"]) + 1
+    assert sentence["layers"]["pieces"][-1] == "(end)"
+
+
 @pytest.mark.parametrize(
     ("model", "arguments", "expected"),
     [
@@ -105,6 +135,10 @@ def test_the_models_own_translation(folder: Path) -> None:
         ("model", ["--source", "a", "--source", "b", "--target", "c"], "2 sources but 1 targets"),
         ("plain", ["--source", "a"], "does not separate past and future"),
         ("plain", ["--source", "a", "--target", "b"], "does not separate past and future"),
+        ("layers", ["--source", "a", "--out", "x.html"], "known: .json, .png, .svg"),
+        ("layers", ["--source", " "], "blank"),
+        ("layers", ["--source", "ab cd ef gh " * 60], "(data.max_tokens)"),
+        ("layers", ["--source", "a", "--target", "b", "--target", "c"], "1 sources but 2 targets"),
         ("model", ["--source", "a", "--out", "absent/x.json"], "could not be written"),
     ],
 )

@@ -30,6 +30,15 @@ def test_known_characters_make_a_round_trip(kind, text):
     assert all(i > EOS for i in ids)
 
 
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_pieces_and_ids_are_the_same_thing(byte_fallback):
+    every = list(range(len(tokenizer("bpe", byte_fallback))))
+    assert (
+        tokenizer("bpe", byte_fallback).ids(tokenizer("bpe", byte_fallback).pieces(every)) == every
+    )
+    assert tokenizer("bpe").ids(["no such piece"]) == [UNK]
+
+
 @settings(deadline=None, max_examples=100)
 @given(text=st.text(LETTERS, max_size=30), seed=st.integers(0, 2**63), p=st.floats(0, 0.99))
 def test_dropout_cuts_the_same_text(text, seed, p):

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from untold.analysis.sides import END
 from untold.corpus.batches import collate
+from untold.corpus.vocabulary import EOS
 from untold.errors import UntoldError
 from untold.models.files import TrainedModel
 
-__all__ = ["LayerTrace", "trace_layers"]
-
-_END = "(end)"  # what is shown in place of a piece for the end of the target
+__all__ = ["LayerTrace", "trace_layers", "trace_pieces"]
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no truth value that could make two of them equal
@@ -29,37 +29,74 @@ class LayerTrace:
     added: tuple[str, ...]
     taken: tuple[str, ...]
 
+    def norms(self) -> dict[str, Float[np.ndarray, " t"]]:
+        """How long the states of each layer are."""
+        return {name: np.linalg.norm(states, axis=1) for name, states in self._layers().items()}
+
+    def cosines(self) -> dict[str, Float[np.ndarray, "t t"]]:
+        """How alike the states of each layer are, one after another; 0 where one has no length."""
+        found = {}
+        for name, states in self._layers().items():
+            lengths = np.linalg.norm(states, axis=1, keepdims=True)
+            units = states / np.where(lengths > 0, lengths, 1)
+            found[name] = units @ units.T
+        return found
+
     def as_record(self) -> dict[str, Any]:
-        """For JSON: how long the states are, in place of the states."""
-        norms = {
-            f"{name}_norms": np.linalg.norm(states, axis=1).astype(np.float64).round(6).tolist()
-            for name, states in (("past", self.past), ("future", self.future))
-        }
+        """For JSON: how long and how alike the states are, in place of the states."""
         words = {"pieces": self.pieces, "added": self.added, "taken": self.taken}
-        return {name: list(values) for name, values in words.items()} | norms
+        record: dict[str, Any] = {name: list(values) for name, values in words.items()}
+        for kind, figures in (("norms", self.norms()), ("cosines", self.cosines())):
+            for name, values in figures.items():
+                record[f"{name}_{kind}"] = values.astype(np.float64).round(6).tolist()
+        return record
+
+    def _layers(self) -> dict[str, Float[np.ndarray, "t h"]]:
+        return {"past": self.past, "future": self.future}
+
+
+def trace_layers(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> list[LayerTrace]:
+    """Of each source and its given translation, as the tokenizers cut them."""
+    if trained.config.data.lowercase:
+        pairs = [(source.lower(), target.lower()) for source, target in pairs]
+    sources = trained.tokenizers.source.encode([source for source, _ in pairs])
+    targets = trained.tokenizers.target.encode([target for _, target in pairs])
+    return _traces(trained, list(zip(sources, targets, strict=True)))
+
+
+def trace_pieces(
+    trained: TrainedModel, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> list[LayerTrace]:
+    """Of each source and its translation in pieces: a model may cut words as no tokenizer would."""
+    of_source, of_target = trained.tokenizers.source.ids, trained.tokenizers.target.ids
+    return _traces(trained, [(of_source(source), of_target(target)) for source, target in pairs])
 
 
 @torch.inference_mode()
-def trace_layers(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> list[LayerTrace]:
-    """Of each source and its given translation; one that the model found is as good as any."""
+def _traces(
+    trained: TrainedModel, pairs: Sequence[tuple[list[int], list[int]]]
+) -> list[LayerTrace]:
     if not trained.model.backbone.has_timeline:
         raise UntoldError(
             f"the backbone {trained.config.model.backbone} has no past and future layers: train "
             'one with model.backbone = "pfrnn"'
         )
-    return [_trace(trained, pair) for pair in pairs]
+    return [_trace(trained, source, target) for source, target in pairs]
 
 
-def _trace(trained: TrainedModel, pair: tuple[str, str]) -> LayerTrace:
-    model, tokenizers = trained.model, trained.tokenizers
-    if trained.config.data.lowercase:
-        pair = pair[0].lower(), pair[1].lower()
-    source, target = tokenizers.source.encode([pair[0]])[0], tokenizers.target.encode([pair[1]])[0]
+def _trace(trained: TrainedModel, source: list[int], target: list[int]) -> LayerTrace:
+    model = trained.model
     batch = collate([(source, target)], [0]).to(next(model.parameters()).device)
     timeline = model(batch.source, batch.source_mask, batch.prefix).timeline
     past, future = timeline.after[0].float().cpu().numpy().transpose(1, 0, 2)
     guesses = model.backbone.guesses(timeline)
     best = {name: model.logits(guess[0]).argmax(-1).tolist() for name, guess in guesses.items()}
-    shown = {name: tuple(tokenizers.target.pieces(ids)) for name, ids in best.items()}
-    pieces = (*tokenizers.target.pieces(target), _END)
-    return LayerTrace(pieces, past, future, shown["past"], shown["future"])
+    pieces, added, taken = (
+        _shown(trained, ids) for ids in ([*target, EOS], best["past"], best["future"])
+    )
+    return LayerTrace(pieces, past, future, added, taken)
+
+
+def _shown(trained: TrainedModel, ids: list[int]) -> tuple[str, ...]:
+    pieces = trained.tokenizers.target.pieces(ids)
+    return tuple(END if i == EOS else piece for i, piece in zip(ids, pieces, strict=True))

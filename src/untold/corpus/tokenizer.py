@@ -94,6 +94,10 @@ class Tokenizer:
         """The subwords as sentencepiece writes them, a leading ▁ for a space."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
+    def ids(self, pieces: Sequence[str]) -> list[int]:
+        """ids(pieces(ids)) == ids; what is no piece of the vocabulary is unknown."""
+        return [self._processor.piece_to_id(piece) for piece in pieces]
+
 
 @dataclass(frozen=True)
 class Tokenizers:

@@ -1,15 +1,25 @@
 """Explanations to a file, whose suffix says what kind; only that kind's library is imported."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from untold.analysis.explanation import CATEGORIES, Explanation
+from untold.analysis.layer_explanation import LayerExplanation
 from untold.durable import write_file
 from untold.errors import UntoldError
 
-__all__ = ["FORMATS", "as_document", "check_format", "write_explanations"]
+__all__ = [
+    "FORMATS",
+    "LAYER_FORMATS",
+    "as_document",
+    "check_format",
+    "check_layer_format",
+    "layer_document",
+    "write_explanations",
+    "write_layers",
+]
 
 _LAYOUT = 1  # raised when a reader of the last layout would go wrong
 
@@ -23,6 +33,14 @@ def as_document(explanations: Sequence[Explanation]) -> dict[str, Any]:
     }
 
 
+def layer_document(explanations: Sequence[LayerExplanation]) -> dict[str, Any]:
+    """The same of a model without shares: it has no categories."""
+    return {
+        "layout": _LAYOUT,
+        "sentences": [explanation.as_record() for explanation in explanations],
+    }
+
+
 def check_format(path: Path) -> None:
     """Refuse a name whose suffix is no format, before work is spent on it."""
     if path.suffix.lower() not in FORMATS:
@@ -30,10 +48,25 @@ def check_format(path: Path) -> None:
         raise UntoldError(f"{path}: the suffix {path.suffix!r} names no format; known: {known}")
 
 
+def check_layer_format(path: Path) -> None:
+    """The same for past and future layers, which have no page."""
+    if path.suffix.lower() not in LAYER_FORMATS:
+        raise UntoldError(
+            f"{path}: the suffix {path.suffix!r} names no format for a model with past and future "
+            f"layers and no separator; known: {', '.join(LAYER_FORMATS)}"
+        )
+
+
 def write_explanations(path: Path, explanations: Sequence[Explanation]) -> None:
     """One file with all of them, whole or not at all."""
     check_format(path)
     write_file(path, FORMATS[path.suffix.lower()](explanations))
+
+
+def write_layers(path: Path, explanations: Sequence[LayerExplanation]) -> None:
+    """The same of past and future layers."""
+    check_layer_format(path)
+    write_file(path, LAYER_FORMATS[path.suffix.lower()](explanations))
 
 
 def _picture(kind: str) -> Callable[[Sequence[Explanation]], bytes]:
@@ -45,8 +78,17 @@ def _picture(kind: str) -> Callable[[Sequence[Explanation]], bytes]:
     return draw
 
 
-def _json(explanations: Sequence[Explanation]) -> bytes:
-    text = json.dumps(as_document(explanations), ensure_ascii=False, allow_nan=False)
+def _layer_picture(kind: str) -> Callable[[Sequence[LayerExplanation]], bytes]:
+    def draw(explanations: Sequence[LayerExplanation]) -> bytes:
+        from untold.report.layer_figure import draw_layers
+
+        return draw_layers(explanations, kind)
+
+    return draw
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     return f"{text}\n".encode()
 
 
@@ -58,7 +100,12 @@ def _page(explanations: Sequence[Explanation]) -> bytes:
 
 FORMATS: dict[str, Callable[[Sequence[Explanation]], bytes]] = {
     ".html": _page,
-    ".json": _json,
+    ".json": lambda explanations: _json(as_document(explanations)),
     ".png": _picture("png"),
     ".svg": _picture("svg"),
+}
+LAYER_FORMATS: dict[str, Callable[[Sequence[LayerExplanation]], bytes]] = {
+    ".json": lambda explanations: _json(layer_document(explanations)),
+    ".png": _layer_picture("png"),
+    ".svg": _layer_picture("svg"),
 }

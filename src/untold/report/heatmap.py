@@ -5,29 +5,22 @@ has a dashed frame there, where it is still future, and a full one in the next p
 past.
 """
 
-import io
 import math
-import sys
-import textwrap
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from untold.analysis.explanation import CATEGORIES, Explanation
-from untold.report.fonts import display_width, families_for
+from untold.report.canvas import Canvas, render, wrap_text
+from untold.report.fonts import display_width
 
 __all__ = ["draw_heatmaps", "heatmap_figure"]
 
 _COLOURS, _FRAME = "Blues", "#d62728"
-_DOTS = 160  # of a PNG, in an inch
-_STYLE = {"font.size": 9.0, "svg.hashsalt": "untold"}
-_METADATA = {"png": {"Software": None}, "svg": {"Date": None}}  # the same input, the same bytes
 # Inches:
 _ROW, _COLUMN, _LETTER = 0.24, 0.26, 0.082
 _MARGIN, _GAP, _TEXT, _TITLES, _CATEGORIES, _BAR = 0.2, 0.12, 0.22, 0.4, 0.85, 0.75
@@ -40,19 +33,7 @@ _CAPTION = (
 
 def draw_heatmaps(explanations: Sequence[Explanation], kind: str) -> bytes:
     """A picture (png or svg) with a block for each explanation, one below the other."""
-    families, missing = families_for(_texts(explanations))
-    if missing:
-        print(
-            f"untold: no font here has {missing[:20]}: boxes stand for them in the picture; "
-            "install one, such as Noto Sans CJK",
-            file=sys.stderr,
-        )
-    file = io.BytesIO()
-    with warnings.catch_warnings(), matplotlib.rc_context({**_STYLE, "font.family": families}):
-        warnings.filterwarnings("ignore", message="Glyph ")  # said above, once
-        figure = heatmap_figure(explanations)
-        figure.savefig(file, format=kind, dpi=_DOTS, metadata=_METADATA[kind])
-    return file.getvalue()
+    return render(lambda: heatmap_figure(explanations), _texts(explanations), kind)
 
 
 def heatmap_figure(explanations: Sequence[Explanation]) -> Figure:
@@ -60,7 +41,7 @@ def heatmap_figure(explanations: Sequence[Explanation]) -> Figure:
     blocks = [_Block.of(explanation) for explanation in explanations]
     width = max(block.width for block in blocks) + _BAR
     height = sum(block.height for block in blocks) + 2 * _MARGIN
-    canvas = _Canvas(Figure(figsize=(width, height)))
+    canvas = Canvas(Figure(figsize=(width, height)))
     canvas.text(_MARGIN, height - 1.5 * _MARGIN, _CAPTION, size=7.0)
     top, images = _MARGIN, []
     for explanation, block in zip(explanations, blocks, strict=True):
@@ -93,8 +74,8 @@ class _Block:
         across = math.ceil(panels / lines)
         labels = max(map(display_width, explanation.source.words)) * _LETTER + _GAP
         letters = int(max(_NARROWEST, labels + across * (panel + _GAP)) / (1.25 * _LETTER))
-        texts = _wrap(explanation.source.text, letters)
-        texts += _wrap(f"→ {explanation.target.text}", letters)
+        texts = wrap_text(explanation.source.text, letters)
+        texts += wrap_text(f"→ {explanation.target.text}", letters)
         return cls(texts, labels, panel, across, lines, rows)
 
     @property
@@ -117,25 +98,8 @@ class _Block:
         return self.panels_top + self.lines * self.line - _TITLES + _MARGIN
 
 
-@dataclass(frozen=True)
-class _Canvas:
-    """A figure whose places are given in inches from its upper left corner."""
-
-    figure: Figure
-
-    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
-        w, h = self.figure.get_size_inches()
-        return self.figure.add_axes((left / w, 1 - (top + height) / h, width / w, height / h))
-
-    def text(self, left: float, top: float, text: str, size: float) -> None:
-        w, h = self.figure.get_size_inches()
-        self.figure.text(
-            left / w, 1 - top / h, text, fontsize=size, verticalalignment="top", parse_math=False
-        )
-
-
 def _draw_block(
-    canvas: _Canvas, explanation: Explanation, block: _Block, top: float
+    canvas: Canvas, explanation: Explanation, block: _Block, top: float
 ) -> list[AxesImage]:
     for line, text in enumerate(block.texts):
         canvas.text(_MARGIN, top + line * _TEXT, text, size=11.0)
@@ -184,12 +148,6 @@ def _frame(row: int, *, before: bool) -> Rectangle:
         clip_on=False,
         zorder=2 if before else 3,
     )
-
-
-def _wrap(text: str, letters: int) -> tuple[str, ...]:
-    """Lines of at most so many letters; between words, or anywhere in text without spaces."""
-    wide = display_width(text) / max(1, len(text))
-    return tuple(textwrap.wrap(text, max(1, int(letters / max(1.0, wide)))))
 
 
 def _texts(explanations: Sequence[Explanation]) -> list[str]:

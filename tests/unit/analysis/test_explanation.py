@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toys import fill, toy_config, toy_tokenizers, write_corpus
+from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
 from untold.analysis.explanation import (
-    END,
     Explanation,
     Flip,
-    Side,
     explain,
     explanation_of,
     find_flips,
 )
+from untold.analysis.layers import trace_layers
+from untold.analysis.sides import END, Side
 from untold.config import DataConfig
 from untold.errors import UntoldError
 from untold.models.build import build_model
@@ -107,9 +107,11 @@ def translator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return make(tmp_path_factory.mktemp("corpus"), request.param)
 
 
-def make(folder: Path, kind: str, copying: bool = False) -> Translator:
+def make(
+    folder: Path, kind: str, copying: bool = False, backbone: str = "transformer"
+) -> Translator:
     root = write_corpus(folder)
-    values = toy_config(root).model.model_dump()
+    values = {**RUN_SHAPES[backbone], "backbone": backbone, "preset": "tiny"}
     values |= {"separator": {"kind": kind}, "copying": copying}
     config = toy_config(root, model=values)
     tokenizers = toy_tokenizers(root, config)
@@ -142,6 +144,18 @@ def test_a_model_that_copies_says_so(tmp_path: Path, targets: list[str]) -> None
     assert found.copying is not None
     assert found.copying.shape == found.shares.shape[:2]
     assert found.copying.min() > 0 and found.copying.sum(1).max() < 1
+
+
+def test_a_model_with_layers_tells_of_them_as_well(tmp_path: Path) -> None:
+    translator = make(tmp_path, "gdr", backbone="pfrnn")
+    (found,) = explain(translator, ["abc de f"], ["f de abc"])
+    (trace,) = trace_layers(translator.models[0], [("abc de f", "f de abc")])
+    assert found.as_record()["layers"] == trace.as_record()
+    assert len(found.shares) == 4
+    (plain,) = explain(make(tmp_path, "gdr"), ["abc de f"], ["f de abc"])
+    assert plain.as_record()["layers"] is None
+    both = Translator([*translator.models, *make(tmp_path, "gdr").models])
+    assert explain(both, ["abc"], ["a"])[0].layers is None
 
 
 def test_a_blank_target_leaves_the_end(translator: Translator) -> None:

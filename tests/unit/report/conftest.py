@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from untold.analysis.explanation import Explanation, Side
+from untold.analysis.explanation import Explanation
+from untold.analysis.sides import Side
 
 
 def explain_by_formula(

@@ -7,8 +7,10 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from untold.analysis.explanation import END, Explanation
-from untold.report import fonts, heatmap
+from untold.analysis.explanation import Explanation
+from untold.analysis.sides import END
+from untold.report import fonts
+from untold.report.canvas import wrap_text
 from untold.report.fonts import display_width, families_for
 from untold.report.heatmap import draw_heatmaps, heatmap_figure
 
@@ -104,4 +106,4 @@ def test_a_font_that_helps_is_taken_and_a_broken_one_is_not(
 
 def test_chinese_is_wide_and_marks_have_no_width() -> None:
     assert display_width("ab") == 2 and display_width("你好") == 4 and display_width("e\u0301") == 1
-    assert heatmap._wrap("你好" * 10, 20) == ("你好" * 5, "你好" * 5)
+    assert wrap_text("你好" * 10, 20) == ("你好" * 5, "你好" * 5)
