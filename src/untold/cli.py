@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -99,9 +99,9 @@ def translate(
     """Translate lines of text, in their order, as they arrive."""
     translator = _load([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
     lines = _lines(file)
-    for number, translation in enumerate(translator.stream(lines)):
+    for number, translation in enumerate(translator.stream(lines, copying=as_json)):
         if as_json:
-            print(json.dumps(_as_json(translation), ensure_ascii=False), flush=True)
+            print(_as_json(translation), flush=True)
         elif translator.decode.nbest > 1:
             for each in (translation, *translation.alternatives):
                 print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
@@ -121,11 +121,7 @@ def score(
     translator = _load([model], settings)
     sources, targets = _parallel(source, target)
     for each in translator.score(list(zip(sources, targets, strict=True))):
-        print(
-            json.dumps(_as_json(each), ensure_ascii=False)
-            if as_json
-            else f"{each.log_probability:.4f}"
-        )
+        print(_as_json(each) if as_json else f"{each.log_probability:.4f}")
 
 
 @app.command()
@@ -358,17 +354,10 @@ def _print_scores(scores: "list[Score]", as_json: bool) -> None:
         print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")
 
 
-def _as_json(translation: "Translation") -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "text": translation.text,
-        "score": translation.score,
-        "log_probability": translation.log_probability,
-        "tokens": translation.tokens,
-        "source_tokens": translation.source_tokens,
-    }
-    if translation.alternatives:
-        fields["alternatives"] = [_as_json(each) for each in translation.alternatives]
-    return fields
+def _as_json(translation: "Translation") -> str:
+    from untold.commands.records import translation_record
+
+    return json.dumps(translation_record(translation), ensure_ascii=False)
 
 
 def _number(value: float | None) -> str:

@@ -15,7 +15,6 @@ from untold.corpus.ready import ready_groups
 from untold.corpus.tokenizer import Tokenizers
 from untold.corpus.vocabulary import EOS
 from untold.decoding import (
-    NOTHING,
     Coverage,
     Ensemble,
     Hypothesis,
@@ -92,6 +91,11 @@ class Translator:
         """Whether a model can tell what is said from what is still untold."""
         return any(each.model.past_future is not None for each in self.models)
 
+    @property
+    def copies(self) -> bool:
+        """Whether a model can copy words of the source."""
+        return any(each.model.copy_layer is not None for each in self.models)
+
     @overload
     def translate(
         self, text: str, *, prefix: str = "", attention: bool = False, assignments: bool = False
@@ -129,11 +133,16 @@ class Translator:
             raise UntoldError("a list of texts needs a list of prefixes, one for each text")
         return self._translate(list(text), 0, list(prefix), show)
 
-    def stream(self, texts: Iterable[str], window: int = 1024) -> Iterator[Translation]:
-        """Translate as texts arrive, in order, at most `window` at a time."""
-        first = 0
+    def stream(
+        self, texts: Iterable[str], window: int = 1024, *, copying: bool = False
+    ) -> Iterator[Translation]:
+        """Translate as texts arrive, in order, at most `window` at a time.
+
+        With `copying`, a model that copies tells what from.
+        """
+        first, show = 0, Show(copying=copying and self.copies)
         for group in ready_groups(texts, window):
-            yield from self._translate(group, first, [], NOTHING)
+            yield from self._translate(group, first, [], show)
             first += len(group)
 
     def score(
@@ -193,8 +202,7 @@ class Translator:
                 'model.separator.kind = "gdr", or add it to this one with --init and '
                 "train.freeze_backbone = true"
             )
-        copies = any(each.model.copy_layer is not None for each in self.models)
-        return Show(attention, assignments, copies and (attention or assignments))
+        return Show(attention, assignments, self.copies and (attention or assignments))
 
     def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
         ids, mask = pad_rows([(*segment.ids, EOS) for segment in segments])

@@ -73,6 +73,22 @@ def test_the_stream_is_the_list(translator: Translator) -> None:
     assert streamed == [each.text for each in translator.translate(TEXTS)]
 
 
+def test_a_stream_tells_what_was_copied_if_it_is_asked() -> None:
+    copier = Translator([make(copying=True)])
+    told, silent = (list(copier.stream(TEXTS, copying=asked)) for asked in (True, False))
+    shown = copier.translate(TEXTS, attention=True)
+    for text, one, other, full in zip(TEXTS, told, silent, shown, strict=True):
+        assert (one.text, one.score) == (other.text, other.score) and other.copying is None
+        assert one.attention is None and (one.copying is not None) == bool(text.strip())
+        if text.strip():
+            np.testing.assert_allclose(one.copying, full.copying, atol=1e-6)
+
+
+def test_a_stream_of_a_model_that_cannot_copy_tells_nothing(translator: Translator) -> None:
+    assert not translator.copies
+    assert all(each.copying is None for each in translator.stream(TEXTS, copying=True))
+
+
 def test_a_sampled_stream_depends_on_the_line_not_the_window(translator: Translator) -> None:
     sampler = translator.with_decoding(sample=True, seed=5)
     texts = ["the cat"] * 7

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from untold.analysis.copies import Copy, copy_records, find_copies
 from untold.analysis.layers import LayerTrace, trace_pieces
 from untold.analysis.sides import END, Side, check_targets, side_records, sides_of
 from untold.analysis.words import display_spans, merge_assignments, merge_copying
@@ -47,6 +48,7 @@ class Explanation:
     log_probability: float
     given: bool = False  # the target was given, not found by the model
     copying: Float[np.ndarray, "t i"] | None = None  # how much of each word was copied from where
+    copies: tuple[Copy, ...] = ()  # the target words that were copied
     layers: LayerTrace | None = None  # of a PFRNN that has a separator, too
 
     @property
@@ -68,7 +70,7 @@ class Explanation:
             "shares": _numbers(self.shares),
             "source_end": _numbers(self.ending),
             "flips": [vars(flip) for flip in self.flips],
-            "copying": None if self.copying is None else _numbers(self.copying),
+            **copy_records(self.copying, self.copies),
             "layers": None if self.layers is None else self.layers.as_record(),
         }
 
@@ -122,6 +124,7 @@ def explanation_of(
         translation.log_probability,
         given,
         None if copying is None else merge_copying(copying, target_spans, source_spans),
+        find_copies(translation),
     )
 
 

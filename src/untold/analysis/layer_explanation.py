@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
+from untold.analysis.copies import Copy, copy_records, find_copies
 from untold.analysis.layers import LayerTrace, trace_pieces
 from untold.analysis.sides import Side, check_targets, side_records, sides_of
+from untold.analysis.words import display_spans, merge_copying
 from untold.config import DataConfig
 from untold.errors import UntoldError
 from untold.translator import Translation, Translator
@@ -23,6 +28,8 @@ class LayerExplanation:
     score: float
     log_probability: float
     given: bool = False  # the target was given, not found by the model
+    copying: Float[np.ndarray, "t i"] | None = None  # how much of each word was copied from where
+    copies: tuple[Copy, ...] = ()  # the target words that were copied
 
     def as_record(self) -> dict[str, Any]:
         """All of it for JSON, in the layout of docs/explain.md."""
@@ -30,6 +37,7 @@ class LayerExplanation:
             **side_records(self.source, self.target, given=self.given),
             "score": self.score,
             "log_probability": self.log_probability,
+            **copy_records(self.copying, self.copies),
             "layers": self.layers.as_record(),
         }
 
@@ -48,7 +56,7 @@ def explain_layers(
     if targets:
         translations = translator.score(list(zip(sources, targets, strict=True)))
     else:
-        translations = translator.translate(sources)
+        translations = list(translator.stream(sources, copying=True))
         for source, translation in zip(sources, translations, strict=True):
             _refuse_stretches(source, translation, translator.data)
     pairs = [(each.source_tokens, each.tokens) for each in translations]
@@ -60,9 +68,21 @@ def explain_layers(
             translation.score,
             translation.log_probability,
             bool(targets),
+            _merged(translation),
+            find_copies(translation),
         )
         for source, translation, trace in zip(sources, translations, traces, strict=True)
     ]
+
+
+def _merged(translation: Translation) -> Float[np.ndarray, "t i"] | None:
+    """Of words, if the model copies."""
+    if translation.copying is None:
+        return None
+    target, source = (
+        display_spans(side) for side in (translation.tokens, translation.source_tokens)
+    )
+    return merge_copying(translation.copying, target, source)
 
 
 def _refuse_stretches(source: str, translation: Translation, data: DataConfig) -> None:

@@ -21,6 +21,7 @@ from untold.report.fonts import display_width
 __all__ = ["draw_heatmaps", "heatmap_figure"]
 
 _COLOURS, _FRAME = "Blues", "#d62728"
+_COPIED = "❐"
 # Inches:
 _ROW, _COLUMN, _LETTER = 0.24, 0.26, 0.082
 _MARGIN, _GAP, _TEXT, _TITLES, _CATEGORIES, _BAR = 0.2, 0.12, 0.22, 0.4, 0.85, 0.75
@@ -42,7 +43,9 @@ def heatmap_figure(explanations: Sequence[Explanation]) -> Figure:
     width = max(block.width for block in blocks) + _BAR
     height = sum(block.height for block in blocks) + 2 * _MARGIN
     canvas = Canvas(Figure(figsize=(width, height)))
-    canvas.text(_MARGIN, height - 1.5 * _MARGIN, _CAPTION, size=7.0)
+    copies = any(explanation.copies for explanation in explanations)
+    caption = f"{_CAPTION} {_COPIED}: copied." if copies else _CAPTION
+    canvas.text(_MARGIN, height - 1.5 * _MARGIN, caption, size=7.0)
     top, images = _MARGIN, []
     for explanation, block in zip(explanations, blocks, strict=True):
         images += _draw_block(canvas, explanation, block, top)
@@ -67,7 +70,7 @@ class _Block:
 
     @classmethod
     def of(cls, explanation: Explanation) -> "_Block":
-        longest = max(map(display_width, explanation.steps))
+        longest = max(map(display_width, _titles(explanation)))
         panel = max(len(CATEGORIES) * _COLUMN, 1.1 * longest * _LETTER)  # bold is wider
         panels, rows = len(explanation.shares), len(explanation.source.words)
         lines = math.ceil(panels / max(1, int(_WIDEST / (panel + _GAP))))
@@ -104,14 +107,23 @@ def _draw_block(
     for line, text in enumerate(block.texts):
         canvas.text(_MARGIN, top + line * _TEXT, text, size=11.0)
     images = []
-    for step, word in enumerate(explanation.steps):
+    for step, title in enumerate(_titles(explanation)):
         line, place = divmod(step, block.across)
         left = _MARGIN + block.labels + place * (block.panel + _GAP)
         high = top + block.panels_top + line * block.line
         axes = canvas.axes(left, high, block.panel, block.rows * _ROW)
         images.append(_draw_panel(axes, explanation, step, labels=place == 0))
-        axes.set_title(word, parse_math=False, fontsize=9, pad=4, fontweight="bold")
+        axes.set_title(title, parse_math=False, fontsize=9, pad=4, fontweight="bold")
     return images
+
+
+def _titles(explanation: Explanation) -> list[str]:
+    """What each panel comes before; a mark where that is copied."""
+    copied = {copy.target for copy in explanation.copies}
+    return [
+        f"{word} {_COPIED}" if step in copied else word
+        for step, word in enumerate(explanation.steps)
+    ]
 
 
 def _draw_panel(axes: Axes, explanation: Explanation, step: int, *, labels: bool) -> AxesImage:

@@ -25,6 +25,8 @@ def print_layers(explanations: Sequence[LayerExplanation], console: Console | No
         console.print(Text(f"→ {explanation.target.text}  ({explanation.score:.3f})"))
         console.print(_table(explanation.layers))
         console.print(_summary(explanation.layers))
+        if explanation.copies:
+            console.print(_copies(explanation))
 
 
 def _legend() -> Text:
@@ -51,6 +53,12 @@ def _table(layers: LayerTrace) -> Table:
 def _guess(guess: str, piece: str) -> Text:
     sign = _SAME if guess == piece else _OTHER
     return Text(f"{sign}{guess}", _STYLES[sign])
+
+
+def _copies(explanation: LayerExplanation) -> Text:
+    source, target = explanation.source.words, explanation.target.words
+    pairs = (f"{target[copy.target]} ❐{source[copy.source]}" for copy in explanation.copies)
+    return Text(f"copied (❐ from): {', '.join(pairs)}", "green")
 
 
 def _summary(layers: LayerTrace) -> Text:

@@ -15,12 +15,13 @@ _SIGNS = ("✓", "○", "–")
 _NAMES = ("told (PAST)", "untold (FUTURE)", "neither (REDUNDANT)")
 _STYLES = ("blue", "bold yellow", "italic bright_black")
 _JUST_TOLD, _FLIPPED = "»", "bold reverse blue"
+_COPIED, _COPIED_STYLE = "❐", "green"
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
     """For each: both texts, and how the source stood before each target word and the end."""
     console = console or Console(highlight=False)
-    console.print(_legend())
+    console.print(_legend(any(explanation.copies for explanation in explanations)))
     for explanation in explanations:
         console.print()
         console.print(Text(explanation.source.text, style="bold"))
@@ -28,16 +29,23 @@ def print_explanations(explanations: Sequence[Explanation], console: Console | N
         console.print(_table(explanation))
 
 
-def _legend() -> Text:
+def _legend(copies: bool) -> Text:
     signs = zip(_SIGNS, _NAMES, _STYLES, strict=True)
     entries = [Text(f"{sign} {name}", style) for sign, name, style in signs]
-    return Text("   ").join([*entries, Text(f"{_JUST_TOLD} just told", _FLIPPED)])
+    entries.append(Text(f"{_JUST_TOLD} just told", _FLIPPED))
+    if copies:
+        entries.append(Text(f"{_COPIED} copied from", _COPIED_STYLE))
+    return Text("   ").join(entries)
 
 
 def _table(explanation: Explanation) -> Table:
     table = Table("before", "the source stands so", box=None, pad_edge=False, header_style="dim")
+    origins = {copy.target: explanation.source.words[copy.source] for copy in explanation.copies}
     for step, word in enumerate(explanation.steps):
-        table.add_row(Text(word), _line(explanation, step))
+        said = Text(word)
+        if step in origins:
+            said.append(f" {_COPIED}{origins[step]}", _COPIED_STYLE)
+        table.add_row(said, _line(explanation, step))
     return table
 
 

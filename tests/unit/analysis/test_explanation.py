@@ -71,6 +71,10 @@ def test_copying_of_pieces_becomes_that_of_words() -> None:
     assert found.copying is not None
     np.testing.assert_allclose(found.copying, expected, atol=1e-12)
     assert found.as_record()["copying"] == expected
+    assert found.copies == (), "the full stop is no likelier copied than not"
+    copying[2, 2] = 0.75
+    copied = explanation_of(replace(TRANSLATION, copying=copying), "dogs .", DataConfig())
+    assert copied.as_record()["copies"] == [{"target": 1, "source": 1, "probability": 0.75}]
     assert found.shares.tolist() == plain.shares.tolist()
 
 

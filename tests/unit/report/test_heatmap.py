@@ -1,12 +1,14 @@
 """Pictures: panels, frames, one colour scale, fonts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from untold.analysis.copies import Copy
 from untold.analysis.explanation import Explanation
 from untold.analysis.sides import END
 from untold.report import fonts
@@ -35,6 +37,15 @@ def test_a_panel_for_each_target_word_and_the_end(by_formula: Make) -> None:
         assert columns == ["PAST", "FUTURE", "REDUNDANT"]
     rows = [label.get_text() for label in drawn[0].get_yticklabels()]
     assert rows == ["a", "b", "c"]
+
+
+def test_a_copied_word_is_marked(by_formula: Make) -> None:
+    made = replace(by_formula("a b", "A b"), copies=(Copy(1, 1, 0.9),))
+    figure = heatmap_figure([made])
+    assert [axes.get_title() for axes in panels(figure)] == ["A", "b ❐", END]
+    assert any("❐: copied" in text.get_text() for text in figure.texts)
+    plain = heatmap_figure([by_formula("a b", "A b")])
+    assert not any("❐" in text.get_text() for text in plain.texts)
 
 
 def test_a_flip_is_framed_before_and_after(by_formula: Make) -> None:

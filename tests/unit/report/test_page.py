@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from untold.analysis.copies import Copy
 from untold.analysis.explanation import Explanation
 from untold.report.files import as_document
 from untold.report.page import write_page
@@ -82,6 +84,16 @@ def test_every_language_is_written_as_it_should(by_formula: Make) -> None:
     assert "الرجل" in text  # as itself, not as escapes
     for needed in ('dir: "auto"', "lang: side.language", "dir: direction(side.text)"):
         assert needed in text
+
+
+def test_a_copied_word_is_noted_for_eyes_and_ears(by_formula: Make) -> None:
+    """The data are there, and the script writes a sign, a text that is read out, and the news."""
+    text = page(replace(by_formula("a Bo", "A Bo"), copies=(Copy(1, 1, 0.75),)))
+    (sentence,) = Reader(text).data()["sentences"]
+    assert sentence["copies"] == [{"target": 1, "source": 1, "probability": 0.75}]
+    assert 'text: "❐ ", "aria-hidden": "true"' in text
+    assert 'className: "hidden", text: "copied from "' in text
+    assert "`, copied from ${from}`" in text
 
 
 @pytest.mark.parametrize("key", ["ArrowLeft", "ArrowRight", "Home", "End"])

@@ -2,10 +2,16 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 from rich.console import Console
 
+from untold.analysis.copies import Copy
 from untold.analysis.explanation import Explanation
+from untold.analysis.layer_explanation import LayerExplanation
+from untold.analysis.layers import LayerTrace
+from untold.report.layer_table import print_layers
 from untold.report.terminal import print_explanations
 
 Make = Callable[..., Explanation]
@@ -27,6 +33,27 @@ def test_signs_say_how_each_word_stands(by_formula: Make) -> None:
     assert rows["C"] == ["✓a", "»b", "○c"]
     assert rows["(end)"] == ["✓a", "✓b", "»c"]
     assert "✓ told (PAST)" in lines[0] and "– neither (REDUNDANT)" in lines[0]
+
+
+def test_a_copied_word_names_the_word_it_came_from(by_formula: Make) -> None:
+    plain = by_formula("a Bo c", "A Bo C")
+    lines = printed([replace(plain, copies=(Copy(1, 1, 0.75),))]).split("\n")
+    assert [line.split("  ")[0] for line in lines if line.startswith("Bo")] == ["Bo ❐Bo"]
+    assert "❐ copied from" in lines[0]
+    assert "❐" not in printed([plain])
+
+
+def test_a_copied_word_is_named_under_the_table_of_layers(by_formula: Make) -> None:
+    plain = by_formula("a Bo", "A Bo")
+    trace = LayerTrace(("A", "(end)"), np.ones((2, 3)), np.eye(2, 3), ("A", "x"), ("A", "(end)"))
+    made = LayerExplanation(plain.source, plain.target, trace, -0.5, -2.0)
+    file = io.StringIO()
+    print_layers([made, replace(made, copies=(Copy(1, 1, 0.75),))], Console(file=file, width=100))
+    text = file.getvalue()
+    assert text.count("copied (❐ from): Bo ❐Bo") == text.count("❐Bo") == 1
+    assert text.count("the piece itself: past 1 of 2, future 2 of 2") == 2
+    rows = [line.split() for line in text.split("\n") if line.startswith("(end)")]
+    assert rows == [["(end)", "≠x", "=(end)", "1.73", "1.00"]] * 2
 
 
 def test_colour_only_where_it_is_wanted(by_formula: Make) -> None:
