@@ -136,7 +136,7 @@ def separator(name: str, **settings: Any) -> dict[str, Any]:
     """Settings of 2 past, 3 future and 6 redundant capsules: narrower, wider than d_model of 44."""
     if name == "none":
         return {"kind": "none"}
-    sizes = {"past": 2, "future": 3, "redundant": 6, "d_capsule": 17}
+    sizes = {"past": 2, "future": 3, "redundant": 6, "d_capsule": 17, "lexicon": 5}
     return sizes | SEPARATORS[name] | settings
 
 

@@ -49,6 +49,7 @@ SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
         "coverage": False,
         "capsule_scale": False,
         "fusion": "ffn",
+        "lexicon": 0,
         "backbone_gradient": 1.0,
     },
 }
@@ -70,6 +71,7 @@ class SeparatorConfig(Section):
     capsule_scale: bool = True
     fusion: Literal["ffn", "linear"] = "linear"
     backbone_gradient: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+    lexicon: CountOrZero = 64  # width of the lexicon that train.lexicon_weight trains; 0: none
     bca_direction: Literal["state_to_capsule", "capsule_to_state"] = "state_to_capsule"
 
     @model_validator(mode="before")

@@ -35,6 +35,7 @@ class TrainConfig(Section):
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     bca_weight: Weight = 0.0
     ends_weight: Weight = 0.5
+    lexicon_weight: Weight = 0.5
     word_prediction: Weight = 0.0
     word_prediction_steps: Literal["all", "first"] = "all"
     past_layer_weight: Weight = 1.0  # of the layers of model.backbone = "pfrnn"

@@ -47,7 +47,7 @@ def build_model(
     backbone = BACKBONES[config.backbone](config, vocabularies, shared=shared)
     past_future, copy_layer = None, None
     if config.separator.kind != "none":
-        past_future = PastFuture(config, backbone.widths)
+        past_future = PastFuture(config, backbone.widths, vocabularies)
     if config.copying:
         if counterparts is None:
             counterparts = _themselves(vocabularies[0], shared=shared)

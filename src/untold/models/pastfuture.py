@@ -18,6 +18,7 @@ from untold.config import ModelConfig
 from untold.models.backbone import Source, Widths
 from untold.models.coverage import Coverage
 from untold.models.layers import FeedForward
+from untold.models.lexicon import Lexicon
 from untold.models.routing import Routed
 from untold.models.separators import SEPARATORS
 
@@ -38,8 +39,8 @@ class Separated:
 class PastFuture(nn.Module):
     """A separator, its fusion into the decoder, and its heads."""
 
-    def __init__(self, config: ModelConfig, widths: Widths) -> None:
-        """`widths`: of the backbone that all of it sits on."""
+    def __init__(self, config: ModelConfig, widths: Widths, vocabularies: tuple[int, int]) -> None:
+        """`widths`: of the backbone that all of it sits on; `vocabularies`: sizes, source first."""
         super().__init__()
         settings = config.separator
         d_capsule = settings.d_capsule or max(1, widths.output // 2)
@@ -59,6 +60,8 @@ class PastFuture(nn.Module):
         else:
             self.fusion = LinearFusion(widths, sum(capsules))
         self.heads = Heads(capsules, widths, to_state=settings.bca_direction == "capsule_to_state")
+        if settings.lexicon:  # last: all else is drawn as it would be without it
+            self.heads.lexicon = Lexicon(vocabularies, settings.lexicon)
 
     def damp(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """x, of whose gradient only a share goes on to the backbone."""
@@ -156,11 +159,12 @@ class LinearFusion(nn.Module):
 
 
 class Heads(nn.Module):
-    """Linear maps between capsules and words (bags) or decoder states (agreement)."""
+    """Linear maps between capsules and words (bags) or states (agreement), and a lexicon."""
 
     def __init__(self, capsules: tuple[int, int], widths: Widths, *, to_state: bool) -> None:
         """`capsules`: how wide past and future are; `to_state`: agreement maps capsules."""
         super().__init__()
+        self.lexicon: Lexicon | None = None
         past, future = capsules
         state, self.to_state = widths.state, to_state
         self.bow_past = nn.Linear(past, widths.output, bias=False)

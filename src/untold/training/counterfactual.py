@@ -27,6 +27,7 @@ class Shortened:
     prefix: Int[Tensor, "r t"]
     words: Words
     after: Bool[Tensor, "r t"]
+    origin: Int[Tensor, "r t"]  # where each label stood before
 
 
 def shorten(batch: Batch, share: float) -> Shortened | None:
@@ -50,4 +51,4 @@ def shorten(batch: Batch, share: float) -> Shortened | None:
     begin = torch.full_like(labels[:, :1], BOS)
     words = Words(labels, mask, batch.labels[rows], batch.target_mask[rows])
     prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, PAD)
-    return Shortened(rows, prefix, words, mask & (places > starts[:, None]))
+    return Shortened(rows, prefix, words, mask & (places > starts[:, None]), origin)

@@ -1,6 +1,7 @@
 """What training minimises: a list of losses, each with its weight and its own figure.
 
     -log p(y|x)  +  bow_weight * (bags + counterfactual bags)  +  ends_weight * both ends
+                 +  lexicon_weight * (lexicon + links + counterfactual links)
                  +  bca_weight * content agreement  +  word_prediction * words from the state
                  +  those of past and future layers (timeline.py), if the backbone has such
 
@@ -23,6 +24,7 @@ from untold.training.bags import Bags, Words, bag_loss, sentence_bags
 from untold.training.content import content_loss
 from untold.training.counterfactual import shorten
 from untold.training.ends import ends_loss
+from untold.training.lexicon import Links, find_links, links_loss
 from untold.training.likelihood import likelihood_loss
 from untold.training.timeline import timeline_losses, timeline_weights
 
@@ -79,14 +81,20 @@ def supervised(
 
 def parts_of(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
     """The names of an objective's figures, in the order they are shown."""
-    bow = model.past_future is not None and config.bow_weight > 0
+    past_future = model.past_future
+    separates = past_future is not None
+    bow = separates and config.bow_weight > 0
+    links = separates and past_future.heads.lexicon is not None and config.lexicon_weight > 0
     wanted = {
         "loss": True,
         "nll": not config.freeze_backbone,
         "bow": bow,
+        "ends": separates and config.ends_weight > 0,
+        "lexicon": links,
+        "links": links,
+        "bca": separates and config.bca_weight > 0,
         "counterfactual": bow and config.counterfactual > 0,
-        "ends": model.past_future is not None and config.ends_weight > 0,
-        "bca": model.past_future is not None and config.bca_weight > 0,
+        "cut_links": links and config.counterfactual > 0,
         "word_prediction": model.word_prediction is not None and config.word_prediction > 0,
     }
     layers = timeline_weights(config) if model.backbone.has_timeline else ()
@@ -119,25 +127,42 @@ def _separation(
 ) -> list[tuple[str, float, Tensor]]:
     """Those that teach capsules."""
     assert outputs.separated is not None
-    found = []
+    mask, shares, links = batch.target_mask, outputs.separated.shares, None
     bags = _BagLosses(past_future, past_future.damp(model.output_embedding()), config)
-    mask = batch.target_mask
+    found = []
     if config.bow_weight:
         words = Words(batch.labels, mask, batch.labels, mask)
         found.append(("bow", config.bow_weight, bags.loss(outputs.separated, words, mask)))
-    share = config.counterfactual if config.bow_weight else 0.0
-    cut = shorten(batch, share) if share else None
-    if cut is not None:
-        separated = model.decode(outputs.source.select(cut.rows), cut.prefix).separated
-        assert separated is not None
-        value = bags.loss(separated, cut.words, cut.after)
-        found.append(("counterfactual", config.bow_weight, value))
     if config.ends_weight:
-        value = ends_loss(outputs.separated.shares, mask)
-        found.append(("ends", config.ends_weight, value))
+        found.append(("ends", config.ends_weight, ends_loss(shares, mask)))
+    if config.lexicon_weight and past_future.heads.lexicon is not None:
+        links, value = find_links(past_future.heads.lexicon, shares, batch)
+        found.append(("lexicon", config.lexicon_weight, value))
+        found.append(("links", config.lexicon_weight, links_loss(links, shares, mask)))
     if config.bca_weight:
         value = content_loss(outputs.separated, outputs.states, mask, past_future.heads)
         found.append(("bca", config.bca_weight, value))
+    return found + _counterfactual(model, outputs, batch, bags, links)
+
+
+def _counterfactual(
+    model: Seq2Seq, outputs: Outputs, batch: Batch, bags: "_BagLosses", links: Links | None
+) -> list[tuple[str, float, Tensor]]:
+    """What bags and links say after prefixes from which something was left out."""
+    config = bags.config
+    share = config.counterfactual if config.bow_weight or links is not None else 0.0
+    cut = shorten(batch, share) if share else None
+    if cut is None:
+        return []
+    separated = model.decode(outputs.source.select(cut.rows), cut.prefix).separated
+    assert separated is not None
+    found = []
+    if config.bow_weight:
+        value = bags.loss(separated, cut.words, cut.after)
+        found.append(("counterfactual", config.bow_weight, value))
+    if links is not None:
+        value = links_loss(links.cut(cut), separated.shares, cut.after)
+        found.append(("cut_links", config.lexicon_weight, value))
     return found
 
 

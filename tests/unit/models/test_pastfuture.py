@@ -57,7 +57,7 @@ def test_capsules_are_laid_side_by_side_and_scaled_each_by_its_own(scaled):
 
 def test_scales_begin_at_the_square_root_of_the_width():
     shape = {"d_model": 8, "d_ffn": 6, "heads": 2, "separator": separator("gdr-dot")}
-    module = PastFuture(ModelConfig.model_validate(shape), Widths(8, 8, 8))
+    module = PastFuture(ModelConfig.model_validate(shape), Widths(8, 8, 8), (9, 9))
     torch.testing.assert_close(module.scale.detach(), torch.full((FED,), 17**0.5))
 
 
@@ -91,7 +91,7 @@ def test_the_fusions_are_their_formulas():
 @torch.no_grad()
 def test_source_state_and_output_may_differ_in_width(name, fusion):
     settings = {"separator": separator(name, fusion=fusion, coverage=True, d_capsule=None)}
-    module = PastFuture(ModelConfig.model_validate(settings), Widths(13, 11, 7))
+    module = PastFuture(ModelConfig.model_validate(settings), Widths(13, 11, 7), (9, 9))
     source = module.cast(Source(torch.ones(2, 5, 13), torch.ones(2, 5, dtype=torch.bool)))
     states = torch.ones(2, 3, 11)
     separated = module.separate(source, states)
@@ -177,7 +177,8 @@ COVERAGE = 2 * D * C + J * D + J  # keys and queries, what a word is by itself, 
 JOINED = D + FED * C
 FEED_FORWARD = 2 * JOINED + (JOINED * FFN + FFN) + (FFN * D + D)  # norm, in, out
 LINEAR = FED * C * D
-HEADS = 2 * FED * C * D  # bags and content agreement, both sides
+LEXICON = 5 * (13 + 13) + 13  # vectors of both vocabularies, what stands for nothing
+HEADS = 2 * FED * C * D + LEXICON  # bags and content agreement, both sides
 SCALES = FED
 
 

@@ -15,6 +15,7 @@ LEARNS = (
     "past_future.separator.",
     "past_future.coverage.",
     "past_future.heads.bow",
+    "past_future.heads.lexicon",
     "past_future.scale",
 )
 FROZEN = {"freeze_backbone": True, "best_by": "loss", "steps": 6}

@@ -32,6 +32,7 @@ def settings(**changes):
         "bow_share": 1.0,
         "counterfactual": 0.0,
         "ends_weight": 0.0,
+        "lexicon_weight": 0.0,
     }
     return TrainConfig.model_validate(plain | changes)
 
@@ -226,17 +227,19 @@ def refuse(*_, **__):
 
 def everything(**changes):
     """All losses on."""
-    weights = {"bow_weight": 0.5, "bca_weight": 0.3, "ends_weight": 0.2}
+    weights = {"bow_weight": 0.5, "bca_weight": 0.3, "ends_weight": 0.2, "lexicon_weight": 0.4}
     return settings(**weights | {"counterfactual": 1.0} | changes)
 
 
 @pytest.mark.parametrize(
     ("zero", "functions"),
     [
-        ({"bow_weight": 0.0}, ["bag_loss", "sentence_bags", "shorten"]),
+        ({"bow_weight": 0.0}, ["bag_loss", "sentence_bags"]),
+        ({"bow_weight": 0.0, "lexicon_weight": 0.0}, ["shorten"]),
         ({"bca_weight": 0.0}, ["content_loss"]),
         ({"counterfactual": 0.0}, ["shorten"]),
         ({"ends_weight": 0.0}, ["ends_loss"]),
+        ({"lexicon_weight": 0.0}, ["find_links", "links_loss"]),
         ({"auxiliary_start": 9}, ["bag_loss", "sentence_bags", "shorten", "content_loss"]),
         ({"freeze_backbone": True}, ["likelihood_loss"]),
     ],
@@ -273,7 +276,7 @@ def test_without_weights_the_gradient_is_that_of_the_word_loss_to_the_last_bit()
             for name, g in expected.items()
         )
     # The control: any of them moves the gradient.
-    for on in ("bow_weight", "bca_weight", "ends_weight"):
+    for on in ("bow_weight", "bca_weight", "ends_weight", "lexicon_weight"):
         found = gradients(model, objective(model, BATCH, settings(**{on: 0.5}), 1).total)
         assert any(
             g is not None and not torch.equal(found[name], g) for name, g in expected.items()
@@ -293,6 +296,7 @@ def test_the_total_is_the_weighted_sum_of_its_parts(name):
     parts = losses.parts
     expected = parts["nll"] + 0.5 * (parts["bow"] + parts["counterfactual"])
     expected = expected + 0.3 * parts["bca"] + 0.2 * parts["ends"]
+    expected = expected + 0.4 * (parts["lexicon"] + parts["links"] + parts["cut_links"])
     torch.testing.assert_close(losses.total.detach(), expected)
     assert torch.equal(parts["loss"], losses.total.detach())
     assert tuple(parts) == parts_of(model, config)

@@ -65,7 +65,13 @@ def test_they_begin_with_the_other_auxiliary_losses():
 
 
 def test_a_frozen_backbone_has_them_not():
-    config = settings(freeze_backbone=True, bow_weight=0.5, counterfactual=0.0, ends_weight=0.0)
+    config = settings(
+        freeze_backbone=True,
+        bow_weight=0.5,
+        counterfactual=0.0,
+        ends_weight=0.0,
+        lexicon_weight=0.0,
+    )
     model = model_of(separator=separator("gdr-dot"))
     assert tuple(objective(model, BATCH, config, 1).parts) == parts_of(model, config)
     assert parts_of(model, config) == ("loss", "bow")

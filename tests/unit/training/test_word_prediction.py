@@ -28,6 +28,7 @@ def settings(**changes):
         "bow_weight": 0.0,
         "bow_share": 1.0,
         "ends_weight": 0.0,
+        "lexicon_weight": 0.0,
         "counterfactual": 0.0,
         "word_prediction": 0.7,
     }

@@ -1,0 +1,172 @@
+"""Links by a lexicon and by the routing, against loops over the formulas."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from untold.corpus.batches import collate
+from untold.models.lexicon import Lexicon
+from untold.training.counterfactual import shorten
+from untold.training.lexicon import Links, find_links, links_loss
+
+PAIRS = [([5, 6, 7], [8, 9, 5]), ([9, 5], [6]), ([7], [])]  # ids without EOS
+
+
+@pytest.fixture
+def lexicon():
+    torch.manual_seed(2)
+    lexicon = Lexicon((10, 10), 4).double()
+    torch.nn.init.normal_(lexicon.nothing)
+    return lexicon
+
+
+def batch_of(pairs):
+    return collate(pairs, range(len(pairs)))
+
+
+def shares_of(batch, seed=3):
+    shape = (*batch.labels.shape, batch.source.shape[1], 3)
+    values = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (2 * values).softmax(-1)
+
+
+def losses(lexicon, shares, batch):
+    links, unexplained = find_links(lexicon, shares, batch)
+    return unexplained, links_loss(links, shares, batch.target_mask)
+
+
+def by_loops(lexicon, shares, source, target):
+    """Of one sentence without padding; theta by its definition."""
+    u, v, none = (p.detach() for p in lexicon.parameters())
+    unexplained = wrong = 0.0
+    for i, x in enumerate(source):
+        past = [float(shares[t, i, 0]) for t in range(len(target) + 1)]
+        rises = [max(0.0, after - before) for before, after in itertools.pairwise(past)]
+        redundant = float(shares[len(target), i, 2])
+        mass = sum(rises) + redundant
+        here = (i + 0.5) / len(source)
+        near = [math.exp(-4 * abs(here - (t + 0.5) / len(target))) for t in range(len(target))]
+        joint = [
+            (0.5 * rise / mass + 0.25 * n / sum(near)) * float((u @ v[y]).softmax(0)[x])
+            for rise, n, y in zip(rises, near, target, strict=True)
+        ]
+        nothing = (0.5 * redundant / mass + 0.25) * float(none.softmax(0)[x])
+        total = sum(joint) + nothing
+        unexplained -= math.log(total)
+        for t in range(len(target) + 1):
+            truth = sum(joint[:t]) / total, sum(joint[t:]) / total, nothing / total
+            logs = [math.log(float(share)) for share in shares[t, i]]
+            wrong -= sum(p * q for p, q in zip(truth, logs, strict=True)) / (len(target) + 1)
+    return unexplained, wrong
+
+
+def test_both_losses_are_those_of_the_formulas(lexicon):
+    batch = batch_of(PAIRS)
+    shares = shares_of(batch)
+    wanted = [by_loops(lexicon, shares[b], *pair) for b, pair in enumerate(PAIRS)]
+    found = losses(lexicon, shares, batch)
+    for value, parts in zip(found, zip(*wanted, strict=True), strict=True):
+        assert value.item() == pytest.approx(sum(parts), rel=1e-9)
+
+
+def test_padding_and_neighbours_change_nothing(lexicon):
+    batch = batch_of(PAIRS)
+    shares = shares_of(batch)
+    together = losses(lexicon, shares, batch)
+    alone = [0.0, 0.0]
+    for b, pair in enumerate(PAIRS):
+        single = batch_of([pair])
+        t, i = single.labels.shape[1], single.source.shape[1]
+        values = losses(lexicon, shares[b : b + 1, :t, :i], single)
+        alone = [before + value.item() for before, value in zip(alone, values, strict=True)]
+    assert [value.item() for value in together] == pytest.approx(alone, rel=1e-12)
+
+
+def test_each_learns_while_the_other_is_held_fixed(lexicon):
+    batch = batch_of(PAIRS)
+    shares = shares_of(batch).requires_grad_()
+    unexplained, wrong = losses(lexicon, shares, batch)
+    of_lexicon = torch.autograd.grad(unexplained, lexicon.parameters(), retain_graph=True)
+    assert all(bool(grad.any()) for grad in of_lexicon)
+    assert torch.autograd.grad(unexplained, shares, allow_unused=True, retain_graph=True) == (None,)
+    assert bool(torch.autograd.grad(wrong, shares, retain_graph=True)[0].any())
+    assert not any(torch.autograd.grad(wrong, lexicon.parameters(), allow_unused=True))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_it_is_finite_where_shares_are_hard(lexicon, value):
+    batch = batch_of(PAIRS)
+    shares = torch.full_like(shares_of(batch), value).requires_grad_()
+    total = sum(losses(lexicon, shares, batch))
+    total.backward()
+    assert bool(torch.isfinite(total)) and bool(torch.isfinite(shares.grad).all())
+
+
+def test_categories_by_hand():
+    words, nothing = torch.tensor([[[0.7, 0.0], [0.2, 0.5]]]), torch.tensor([[0.1, 0.5]])
+    links = Links(words, nothing, torch.ones(1, 2, dtype=torch.bool))
+    wanted = torch.tensor(
+        [
+            [[0.0, 0.9, 0.1], [0.0, 0.5, 0.5]],
+            [[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]],
+            [[0.9, 0.0, 0.1], [0.5, 0.0, 0.5]],
+        ]
+    )
+    torch.testing.assert_close(links.categories()[0], wanted)
+
+
+def test_after_a_cut_the_words_of_the_span_stay_untold():
+    """Against a loop over what is left of each target."""
+    pairs = [(list(range(5, 5 + n)), list(range(5, 5 + m))) for n, m in ((4, 6), (3, 9), (5, 2))]
+    batch = batch_of(pairs)
+    b, t, i = *batch.labels.shape, batch.source.shape[1]
+    torch.manual_seed(7)
+    cut = shorten(batch, 1.0)
+    assert cut is not None and len(cut.rows) == b
+    words = torch.rand(b, t - 1, i) * batch.target_mask[:, 1:, None]
+    nothing = torch.rand(b, i)
+    total = words.sum(1) + nothing
+    links = Links(words / total[:, None], nothing / total, batch.source_mask)
+    found = links.cut(cut).categories()
+    for row, (_, target) in enumerate(pairs):
+        kept = cut.words.labels[row].tolist()  # targets have no word twice
+        for step in range(int(cut.words.mask[row].sum())):
+            places = [target.index(word) for word in kept[:step]]
+            past = links.words[row, places].sum(0)
+            torch.testing.assert_close(found[row, step, :, 0], past)
+            torch.testing.assert_close(found[row, step, :, 1], 1 - past - links.nothing[row])
+    assert bool((found[:, :, :, 1][cut.after].amax(-1) > 0.05).all()), "something is untold"
+
+
+def test_a_lexicon_learns_which_words_belong_together_and_which_to_nothing():
+    """Target words are the source's plus ten, in the reverse order; word 5 is never translated.
+
+    The shares let every word turn a little at each step, so what is learnt is learnt from words.
+    """
+    draw = torch.Generator().manual_seed(4)
+    pairs = []
+    for k in range(100):
+        words = (6 + torch.randperm(9, generator=draw)[:4]).tolist()
+        pairs.append(([*words[: k % 5], 5, *words[k % 5 :]], [word + 10 for word in words[::-1]]))
+    batch = batch_of(pairs)
+    past = torch.arange(5)[None, :, None].expand(100, 5, 6) / 4
+    shares = torch.stack([past, 1 - past, torch.zeros_like(past)], dim=-1)
+    torch.manual_seed(5)
+    lexicon = Lexicon((26, 26), 16)
+    optimizer = torch.optim.Adam(lexicon.parameters(), lr=0.1)
+    for _ in range(60):
+        optimizer.zero_grad()
+        find_links(lexicon, shares, batch)[1].backward()
+        optimizer.step()
+    given_word, given_nothing = (
+        values.exp() for values in lexicon(batch.source, batch.labels[:, :-1])
+    )
+    for (source, target), words, nothing in zip(pairs, given_word, given_nothing, strict=True):
+        for i, x in enumerate(source):
+            if x == 5:
+                assert nothing[i] > 5 * words[:, i].amax()
+            else:
+                assert target[words[:, i].argmax()] == x + 10
+                assert words[:, i].amax() > 5 * nothing[i]
