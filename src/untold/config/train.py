@@ -64,10 +64,10 @@ class TrainConfig(Section):
     def _fits_together(self) -> "TrainConfig":
         if self.best_by == "bleu" and not self.validate_bleu:
             raise ValueError('best_by = "bleu" needs validate_bleu: set best_by = "loss"')
-        if self.schedule == "linear" and (self.epochs or self.warmup >= self.steps):
+        if self.schedule == "linear" and self.epochs:
             raise ValueError(
-                f'schedule = "linear" falls from warmup ({self.warmup}) to the last of steps '
-                f"({self.steps}): set steps above warmup, and no epochs"
+                f'schedule = "linear" falls to the last of steps ({self.steps}), and epochs '
+                f"({self.epochs}) may end before: set steps alone"
             )
         if self.freeze_backbone and self.best_by == "bleu":
             raise ValueError(

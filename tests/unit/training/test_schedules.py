@@ -45,10 +45,13 @@ def test_linear_falls_evenly_to_nothing_after_the_last_step():
     assert rates == pytest.approx([0.8, 0.64, 0.48, 0.32, 0.16, 1e-9])
 
 
-@pytest.mark.parametrize("settings", [{"steps": 100}, {"steps": 101, "epochs": 2}])
-def test_a_linear_schedule_needs_to_know_its_end(settings):
-    with pytest.raises(ValueError, match=r"falls from warmup \(100\) to the last of steps"):
-        rate(1, schedule="linear", warmup=100, **settings)
+def test_a_linear_schedule_needs_to_know_its_end():
+    with pytest.raises(ValueError, match=r"falls to the last of steps \(101\), and epochs \(2\)"):
+        rate(1, schedule="linear", steps=101, epochs=2)
+
+
+def test_a_run_that_ends_in_its_warm_up_has_only_that():
+    assert rate(3, schedule="linear", warmup=100, steps=3) == pytest.approx(0.8 * 3 / 100)
 
 
 def test_each_reduction_multiplies_by_the_factor():
