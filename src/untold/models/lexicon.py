@@ -1,6 +1,6 @@
 """A lexicon beside the model: what a target word, or no word at all, stands for in the source.
 
-    theta(x | y) = softmax over x of <U_x, V_y>        theta(x | nothing) = softmax over x of n_x
+    theta(x | y) = softmax over x of <U_x, V_y>          nothing is one more y
 
 It knows no context, so it can explain a source word only by the right target word: that makes it a
 teacher of the routing (training/lexicon.py). No translation needs it.
@@ -23,8 +23,7 @@ class Lexicon(nn.Module):
         """`vocabularies`: the sizes of the source's and the target's."""
         super().__init__()
         self.source = nn.Parameter(torch.empty(vocabularies[0], width))
-        self.target = nn.Parameter(torch.empty(vocabularies[1], width))
-        self.nothing = nn.Parameter(torch.zeros(vocabularies[0]))
+        self.target = nn.Parameter(torch.empty(vocabularies[1] + 1, width))  # the last is nothing
         nn.init.normal_(self.source, std=width**-0.5)
         nn.init.normal_(self.target, std=width**-0.5)
 
@@ -32,10 +31,12 @@ class Lexicon(nn.Module):
         self, source: Int[Tensor, "b i"], target: Int[Tensor, "b t"]
     ) -> tuple[Float[Tensor, "b t i"], Float[Tensor, "b i"]]:
         """log theta of each source word given each target word, and given nothing."""
-        scores = self.target[target] @ self.source[source].transpose(1, 2)
-        types, places = target.unique(return_inverse=True)
-        totals = self._totals(types)[places]
-        return scores - totals[..., None], self.nothing.log_softmax(0)[source]
+        nothing = torch.full_like(source[:, :1], len(self.target) - 1)
+        given = torch.cat([target, nothing], dim=1)
+        scores = self.target[given] @ self.source[source].transpose(1, 2)
+        types, places = given.unique(return_inverse=True)
+        log_theta = scores - self._totals(types)[places][..., None]
+        return log_theta[:, :-1], log_theta[:, -1]
 
     def _totals(self, types: Int[Tensor, " u"]) -> Float[Tensor, " u"]:
         """log of the sum over the source vocabulary; scores are made in chunks, and made again for

@@ -11,22 +11,21 @@ from untold.models.lexicon import Lexicon
 @pytest.fixture
 def lexicon():
     torch.manual_seed(1)
-    lexicon = Lexicon((7, 5), 3)
-    torch.nn.init.normal_(lexicon.nothing)
-    return lexicon
+    return Lexicon((7, 5), 3)
 
 
 SOURCE, TARGET = torch.tensor([[4, 1, 6], [2, 2, 0]]), torch.tensor([[3, 0], [4, 3]])
 
 
 def test_theta_is_a_softmax_over_the_source_vocabulary(lexicon):
-    source, target, nothing = (p.detach().numpy() for p in lexicon.parameters())
+    source, target = (p.detach().numpy() for p in lexicon.parameters())
     given_word, given_nothing = lexicon(SOURCE, TARGET)
     for b, t, i in np.ndindex(2, 2, 3):
         scores = np.exp(source @ target[TARGET[b, t]])
         expected = np.log(scores[SOURCE[b, i]] / scores.sum())
         assert given_word[b, t, i].item() == pytest.approx(expected, abs=1e-5)
-        expected = np.log(np.exp(nothing[SOURCE[b, i]]) / np.exp(nothing).sum())
+        scores = np.exp(source @ target[-1])
+        expected = np.log(scores[SOURCE[b, i]] / scores.sum())
         assert given_nothing[b, i].item() == pytest.approx(expected, abs=1e-5)
 
 

@@ -17,9 +17,7 @@ PAIRS = [([5, 6, 7], [8, 9, 5]), ([9, 5], [6]), ([7], [])]  # ids without EOS
 @pytest.fixture
 def lexicon():
     torch.manual_seed(2)
-    lexicon = Lexicon((10, 10), 4).double()
-    torch.nn.init.normal_(lexicon.nothing)
-    return lexicon
+    return Lexicon((10, 10), 4).double()
 
 
 def batch_of(pairs):
@@ -39,7 +37,7 @@ def losses(lexicon, shares, batch):
 
 def by_loops(lexicon, shares, source, target):
     """Of one sentence without padding; theta by its definition."""
-    u, v, none = (p.detach() for p in lexicon.parameters())
+    u, v = (p.detach() for p in lexicon.parameters())
     unexplained = wrong = 0.0
     for i, x in enumerate(source):
         past = [float(shares[t, i, 0]) for t in range(len(target) + 1)]
@@ -52,7 +50,7 @@ def by_loops(lexicon, shares, source, target):
             (0.5 * rise / mass + 0.25 * n / sum(near)) * float((u @ v[y]).softmax(0)[x])
             for rise, n, y in zip(rises, near, target, strict=True)
         ]
-        nothing = (0.5 * redundant / mass + 0.25) * float(none.softmax(0)[x])
+        nothing = (0.5 * redundant / mass + 0.25) * float((u @ v[-1]).softmax(0)[x])
         total = sum(joint) + nothing
         unexplained -= math.log(total)
         for t in range(len(target) + 1):
