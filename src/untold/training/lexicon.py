@@ -6,7 +6,7 @@ by one of the target words y_t or by nothing:
 
     rise_t[i] = max(0, past_t+1[i] - past_t[i])          where the routing says that x_i turned
     near_t[i] ~ exp(-4 |i/I - t/T|)                      that word order tends to be kept
-    prior_t[i] = 1/2 rise_t[i] + 1/4 near_t[i];  of nothing: 1/2 redundant_T[i] + 1/4
+    prior_t[i] = .5 rise_t[i] + .45 near_t[i];  of nothing: .5 redundant_T[i] + .05
     link_t[i] ~ prior_t[i] theta(x_i | y_t)              one in all, with that of nothing
 
 The lexicon learns to explain the source: -sum_i log sum_t prior_t[i] theta(x_i | y_t). The routing
@@ -29,6 +29,7 @@ from untold.training.counterfactual import Shortened
 
 __all__ = ["Links", "find_links", "links_loss"]
 
+_NEAR, _NOTHING = 0.45, 0.05  # what the prior of a link has beside the routing's half
 _NEARNESS = 4.0  # how much less likely a link is at the other end of the sentence: exp(-4)
 _LEAST = 1e-6  # keeps logarithms and their gradients finite
 
@@ -91,8 +92,8 @@ def _prior(
     distance = (_places(steps[:, 1:])[..., None] - _places(words)[:, None]).abs()
     near = (-_NEARNESS * distance).exp() * said
     near = near / near.sum(1, keepdim=True).clamp(min=_LEAST)
-    of_word, of_nothing = 0.5 * rise / mass[:, None] + 0.25 * near, 0.5 * redundant / mass + 0.25
-    return Links(of_word, of_nothing, words)
+    of_word = 0.5 * rise / mass[:, None] + _NEAR * near
+    return Links(of_word, 0.5 * redundant / mass + _NOTHING, words)
 
 
 def _places(mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b n"]:
