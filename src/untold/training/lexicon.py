@@ -6,7 +6,7 @@ by one of the target words y_t or by nothing:
 
     rise_t[i] = max(0, past_t+1[i] - past_t[i])          where the routing says that x_i turned
     near_t[i] ~ exp(-4 |i/I - t/T|)                      that word order tends to be kept
-    prior_t[i] = .5 rise_t[i] + .45 near_t[i];  of nothing: .5 redundant_T[i] + .05
+    prior_t[i] = .5 rise_t[i] + .4 near_t[i];  of nothing: .5 redundant_T[i] + .1
     link_t[i] ~ prior_t[i] theta(x_i | y_t)              one in all, with that of nothing
 
 The lexicon learns to explain the source: -sum_i log sum_t prior_t[i] theta(x_i | y_t). The routing
@@ -29,7 +29,7 @@ from untold.training.counterfactual import Shortened
 
 __all__ = ["Links", "find_links", "links_loss"]
 
-_NEAR, _NOTHING = 0.45, 0.05  # what the prior of a link has beside the routing's half
+_NEAR, _NOTHING = 0.4, 0.1  # what the prior of a link has beside the routing's half
 _NEARNESS = 4.0  # how much less likely a link is at the other end of the sentence: exp(-4)
 _LEAST = 1e-6  # keeps logarithms and their gradients finite
 

@@ -47,10 +47,10 @@ def by_loops(lexicon, shares, source, target):
         here = (i + 0.5) / len(source)
         near = [math.exp(-4 * abs(here - (t + 0.5) / len(target))) for t in range(len(target))]
         joint = [
-            (0.5 * rise / mass + 0.45 * n / sum(near)) * float((u @ v[y]).softmax(0)[x])
+            (0.5 * rise / mass + 0.4 * n / sum(near)) * float((u @ v[y]).softmax(0)[x])
             for rise, n, y in zip(rises, near, target, strict=True)
         ]
-        nothing = (0.5 * redundant / mass + 0.05) * float((u @ v[-1]).softmax(0)[x])
+        nothing = (0.5 * redundant / mass + 0.1) * float((u @ v[-1]).softmax(0)[x])
         total = sum(joint) + nothing
         unexplained -= math.log(total)
         for t in range(len(target) + 1):
