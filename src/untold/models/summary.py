@@ -23,7 +23,10 @@ class Parameters:
 def count_parameters(model: Seq2Seq) -> Parameters:
     """Every parameter once, shared ones too."""
     total = sum(p.numel() for p in model.parameters())
-    embeddings = sum(p.numel() for name, p in model.named_parameters() if "embedding" in name)
+    tables = ("embedding", ".lexicon.")  # a row for each word of a vocabulary
+    embeddings = sum(
+        p.numel() for name, p in model.named_parameters() if any(part in name for part in tables)
+    )
     idle = sum(p.numel() for name, p in model.named_parameters() if _is_idle(name))
     return Parameters(total, total - embeddings, total - idle)
 

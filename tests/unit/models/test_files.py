@@ -184,12 +184,14 @@ def test_a_summary_counts_right(root, saved):
 
 
 def test_a_summary_leaves_out_the_heads_that_no_translation_needs(root, tmp_path):
-    separator = {"kind": "gdr", "d_capsule": 5, "past": 2, "future": 3}
+    separator = {"kind": "gdr", "d_capsule": 5, "past": 2, "future": 3, "lexicon": 7}
     save_model(tmp_path / "gdr", make(root, model={"d_model": 8, "separator": separator}))
     summary = summarise(load_model(tmp_path / "gdr"), tmp_path / "gdr")
     assert summary["past and future"] == "gdr, dot agreement, 3 iterations, capsules 2 + 3 + 2"
     heads = 2 * (2 * 5 * 8 + 3 * 5 * 8)  # bags and content agreement, past and future
-    assert summary["parameters"] - summary["parameters to translate with"] == heads
+    lexicon = 7 * (40 + 40 + 1)
+    assert summary["parameters"] - summary["parameters to translate with"] == heads + lexicon
+    assert summary["parameters"] - summary["parameters without embeddings"] == 40 * 8 + lexicon
 
 
 def test_a_summary_of_a_recurrent_model_names_its_own_widths(root, tmp_path):
