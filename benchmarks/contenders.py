@@ -56,22 +56,21 @@ def shape(preset: str, dropout: float) -> Config:
 
 
 def past_future_variants() -> dict[str, dict[str, dict[str, Any]]]:
-    """Changes of the configuration, from plain to everything; weights are the defaults' own."""
+    """Changes of the configuration: plain, the losses of the paper alone, and the default's."""
     defaults, gdr = Config().train, {"separator": {"kind": "gdr"}}
     bow, bca = defaults.bow_weight or 0.1, defaults.bca_weight or 0.1
+    beyond = {"counterfactual": 0.0, "ends_weight": 0.0, "lexicon_weight": 0.0}
     weights = {
         "GDR": (0.0, 0.0),
         "GDR + BoW": (bow, 0.0),
         "GDR + BCA": (0.0, bca),
         "GDR + BoW + BCA": (bow, bca),
     }
-    return {"plain": {}} | {
-        name: {
-            "model": gdr,
-            "train": {"bow_weight": w[0], "bca_weight": w[1]},
-        }
+    of_the_paper = {
+        name: {"model": gdr, "train": {"bow_weight": w[0], "bca_weight": w[1]} | beyond}
         for name, w in weights.items()
     }
+    return {"plain": {}} | of_the_paper | {"GDR, default": {"model": gdr, "train": {}}}
 
 
 def varied(config: Config, changes: Mapping[str, Mapping[str, Any]]) -> Config:

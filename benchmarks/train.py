@@ -8,8 +8,8 @@ differs: Marian norms after the sublayers, and JoeyNMT smooths labels its own wa
 fast form of everything it offers: fused attention and torch's cross-entropy. JoeyNMT is no part of
 this project's environment and takes part where it can be imported.
 
-With --past-future it is the model against itself: plain, GDR, GDR with each auxiliary loss and with
-both, all with the settings that untold has by default. With --rnmt it is the recurrent models, and
+With --past-future it is the model against itself: plain, GDR, GDR with each loss of the paper and
+with both, and with all that teaches it by default. With --rnmt it is the recurrent models, and
 beside them the limit: torch's own GRU in the same shape, without attention.
 """
 
