@@ -8,14 +8,20 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["ends_loss"]
+__all__ = ["at_the_end", "ends_loss"]
 
 _NEARLY_ONE = 1 - 1e-6  # keeps the logarithm and its gradient finite
 
 
 def ends_loss(shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
     """Summed over sentences; position T, the last real one, is about to say EOS."""
-    last = mask.sum(1).sub(1).clamp(min=0)[:, None, None].expand(-1, 1, shares.shape[2])
-    future = shares[..., 1].gather(1, last)
-    wrong = torch.cat([shares[:, :1, :, 0], future]).clamp(max=_NEARLY_ONE)
-    return -(-wrong).log1p().sum()
+    wrong = torch.cat([shares[:, 0, :, 0], at_the_end(shares, mask)[..., 1]])
+    return -(-wrong.clamp(max=_NEARLY_ONE)).log1p().sum()
+
+
+def at_the_end(
+    shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]
+) -> Float[Tensor, "b i g"]:
+    """The shares of each sentence at its last real position."""
+    rows = torch.arange(len(mask), device=mask.device)
+    return shares[rows, mask.sum(1).sub(1).clamp(min=0)]

@@ -26,6 +26,7 @@ from untold.corpus.batches import Batch
 from untold.corpus.vocabulary import EOS
 from untold.models.lexicon import Lexicon
 from untold.training.counterfactual import Shortened
+from untold.training.ends import at_the_end
 
 __all__ = ["Links", "find_links", "links_loss"]
 
@@ -45,7 +46,7 @@ class Links:
     def cut(self, cut: Shortened) -> "Links":
         """After a span was deleted from the target: the links of its words are left out."""
         s, i = self.words.shape[1:]
-        origin = cut.origin[:, :-1].clamp(max=max(0, s - 1))[..., None].expand(-1, -1, i)
+        origin = cut.origin[:, :-1].clamp(max=s - 1)[..., None].expand(-1, -1, i)
         return Links(
             self.words[cut.rows].gather(1, origin), self.nothing[cut.rows], self.is_word[cut.rows]
         )
@@ -86,8 +87,7 @@ def _prior(
     """What the routing says of the links, and for one half what can be said without it."""
     past, said = shares[..., 0], steps[:, 1:, None].to(shares.dtype)
     rise = (past[:, 1:] - past[:, :-1]).clamp(min=0) * said
-    last = steps.sum(1).sub(1).clamp(min=0)[:, None, None].expand(-1, 1, past.shape[2])
-    redundant = shares[..., 2].gather(1, last)[:, 0]
+    redundant = at_the_end(shares, steps)[..., 2]
     mass = (rise.sum(1) + redundant).clamp(min=_LEAST)
     distance = (_places(steps[:, 1:])[..., None] - _places(words)[:, None]).abs()
     near = (-_NEARNESS * distance).exp() * said
