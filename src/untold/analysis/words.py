@@ -93,11 +93,13 @@ def merge_assignments(
 ) -> Float[np.ndarray, "t i g"]:
     """Shares of source words before each target word, and before the end (EOS), the last row.
 
-    A target word has the row of its first piece; a source word has the mean of its pieces. EOS is
-    the last row of `assignments`; the column of the source's EOS belongs to no word.
+    A target word has the row of its first piece. A source word is redundant only as far as all of
+    its pieces are (the ▁ before a word, or an ending, often is); of the rest, past and future have
+    what they have of its pieces. EOS is the last row of `assignments`; the column of the source's EOS
+    belongs to no word.
     """
     rows = assignments[[*(span.start for span in target), len(assignments) - 1]]
-    merged = [rows[:, span.start : span.stop].mean(axis=1) for span in source]
+    merged = [_merge_pieces(rows[:, span.start : span.stop]) for span in source]
     shape = (len(rows), 0, assignments.shape[2])
     return np.stack(merged, axis=1) if merged else np.zeros(shape, assignments.dtype)
 
@@ -116,6 +118,12 @@ def merge_copying(
     rows = np.stack([copying[span.start : span.stop].mean(axis=0) for span in ends])
     words = [rows[:, span.start : span.stop].sum(axis=1) for span in source]
     return np.stack(words, axis=1) if words else np.zeros((len(rows), 0), copying.dtype)
+
+
+def _merge_pieces(shares: Float[np.ndarray, "t pieces g"]) -> Float[np.ndarray, "t g"]:
+    told, redundant = shares[..., :2].sum(axis=1), shares[..., 2:]
+    every, rest = redundant.prod(axis=1), (1 - redundant).sum(axis=1)
+    return np.concatenate([told * (1 - every) / np.where(rest > 0, rest, 1), every], axis=-1)
 
 
 def _between(starts: Sequence[int], stop: int) -> tuple[Span, ...]:

@@ -115,7 +115,7 @@ def test_a_phrase_by_hand() -> None:
 
 
 def test_rows_and_columns_are_those_of_words(translator: Translator) -> None:
-    """Before its first piece; the mean of its pieces. The toy vocabulary cuts words in pieces."""
+    """Before its first piece; redundant as all its pieces. The toy vocabulary cuts words."""
     several = 0
     for pair, trace in zip(PAIRS, trace_pairs(translator, PAIRS), strict=True):
         source = [translator.tokenizers.source.encode([w])[0] for w in pair.source.split()]
@@ -127,8 +127,12 @@ def test_rows_and_columns_are_those_of_words(translator: Translator) -> None:
             assert len(scored.assignments) == rows[-1] + 1
             first = 0
             for i, word in enumerate(source):
-                expected = scored.assignments[rows, first : first + len(word)].mean(1)
-                np.testing.assert_allclose(trace.shares[:, i], expected, rtol=1e-4)
+                pieces = scored.assignments[rows, first : first + len(word)]
+                past, future, redundant = trace.shares[:, i].T
+                told = pieces[..., :2].sum(1)
+                np.testing.assert_allclose(redundant, pieces[..., 2].prod(1), rtol=1e-4)
+                np.testing.assert_allclose(past + future + redundant, 1, rtol=1e-4)
+                np.testing.assert_allclose(past * told[:, 1], future * told[:, 0], rtol=1e-3)
                 first += len(word)
         assert trace.source == tuple(pair.source.split())
         assert trace.target == tuple(pair.target.split())
