@@ -95,8 +95,8 @@ def merge_assignments(
 
     A target word has the row of its first piece. A source word is redundant only as far as all of
     its pieces are (the ▁ before a word, or an ending, often is); of the rest, past and future have
-    what they have of its pieces. EOS is the last row of `assignments`; the column of the source's EOS
-    belongs to no word.
+    what they have of its pieces. EOS is the last row of `assignments`; the column of the source's
+    EOS belongs to no word.
     """
     rows = assignments[[*(span.start for span in target), len(assignments) - 1]]
     merged = [_merge_pieces(rows[:, span.start : span.stop]) for span in source]

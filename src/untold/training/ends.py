@@ -8,18 +8,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["at_the_end", "ends_loss"]
+__all__ = ["ends_loss"]
 
 _NEARLY_ONE = 1 - 1e-6  # keeps the logarithm and its gradient finite
 
 
 def ends_loss(shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
     """Summed over sentences; position T, the last real one, is about to say EOS."""
-    wrong = torch.cat([shares[:, 0, :, 0], at_the_end(shares, mask)[..., 1]])
+    wrong = torch.cat([shares[:, 0, :, 0], _at_the_end(shares, mask)[..., 1]])
     return -(-wrong.clamp(max=_NEARLY_ONE)).log1p().sum()
 
 
-def at_the_end(
+def _at_the_end(
     shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]
 ) -> Float[Tensor, "b i g"]:
     """The shares of each sentence at its last real position."""

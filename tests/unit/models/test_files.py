@@ -189,7 +189,7 @@ def test_a_summary_leaves_out_the_heads_that_no_translation_needs(root, tmp_path
     summary = summarise(load_model(tmp_path / "gdr"), tmp_path / "gdr")
     assert summary["past and future"] == "gdr, dot agreement, 3 iterations, capsules 2 + 3 + 2"
     heads = 2 * (2 * 5 * 8 + 3 * 5 * 8)  # bags and content agreement, past and future
-    lexicon = 7 * (40 + 40 + 1)
+    lexicon = 7 * (40 + 1 + 40 + 1)
     assert summary["parameters"] - summary["parameters to translate with"] == heads + lexicon
     assert summary["parameters"] - summary["parameters without embeddings"] == 40 * 8 + lexicon
 

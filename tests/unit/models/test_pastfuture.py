@@ -177,7 +177,7 @@ COVERAGE = 2 * D * C + J * D + J  # keys and queries, what a word is by itself, 
 JOINED = D + FED * C
 FEED_FORWARD = 2 * JOINED + (JOINED * FFN + FFN) + (FFN * D + D)  # norm, in, out
 LINEAR = FED * C * D
-LEXICON = 5 * (13 + 13 + 1)  # vectors of both vocabularies and of nothing
+LEXICON = 5 * (13 + 1 + 13 + 1)  # vectors of both vocabularies, each with one of nothing
 HEADS = 2 * FED * C * D + LEXICON  # bags and content agreement, both sides
 SCALES = FED
 
