@@ -28,10 +28,10 @@ _LONGEST = 12  # words of a sentence that is drawn
 # What the second stage changes: capsules on top of the first model, and fewer updates.
 _PAST_FUTURE = (
     "model.separator.kind=gdr",
-    "train.steps=350",
+    "train.steps=300",
     "train.warmup=50",
-    "train.validate_every=350",
-    "train.save_every=350",
+    "train.validate_every=300",
+    "train.save_every=300",
 )
 
 
