@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from untold.config import Config, parse_config
-from untold.corpus.batches import Batch
+from untold.corpus.batching import Batch
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.models.build import build_model
-from untold.models.files import TrainedModel
-from untold.training.speed import Updates
+from untold.storage.model_directory import TrainedModel
+from untold.training.timed_updates import TimedUpdates
 from workload import Workload
 
 __all__ = [
@@ -90,7 +90,7 @@ class UntoldTraining:
         torch.manual_seed(1)
         model = build_model(config.model, (vocabulary, vocabulary), shared=True)
         self.model = model
-        self._updates = Updates(TrainedModel(model, config, workload.tokenizers))
+        self._updates = TimedUpdates(TrainedModel(model, config, workload.tokenizers))
 
     def update(self, batch: Batch) -> None:
         """Through the trainer itself."""

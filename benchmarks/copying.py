@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import torch
 
 from untold.config import DecodeConfig, ModelConfig, TrainConfig
-from untold.corpus.batches import collate, pad_rows
+from untold.corpus.batching import collate, pad_rows
 from untold.corpus.vocabulary import EOS, PAD
 from untold.decoding import Sentences, search
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
-from untold.training.objective import objective
+from untold.training.losses.objective import objective
 
 FIRST = 4  # ids after the control tokens: words of the source, of the target, and symbols
 WORDS = 20

@@ -10,10 +10,10 @@ import argparse
 from pathlib import Path
 
 from untold import load
-from untold.analysis.paired import paired_bootstrap
-from untold.analysis.scores import corpus_scores
 from untold.config import SequenceConfig
 from untold.corpus.lines import read_lines
+from untold.evaluation.bootstrap import paired_bootstrap
+from untold.evaluation.metrics import corpus_scores
 from untold.training.sequence.rewards import make_reward
 
 

@@ -20,11 +20,11 @@ import torch
 from contenders import past_future_variants, shape, varied
 from race import Race, run_race, write_json
 from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, converted, marian
-from untold.corpus.batches import plan_by_length
+from untold.corpus.batching import plan_by_length
 from untold.corpus.vocabulary import EOS
 from untold.decoding import Show
 from untold.models.build import build_model
-from untold.models.files import TrainedModel, load_model
+from untold.storage.model_directory import TrainedModel, load_model
 from workload import add_options, read_workload
 
 MARIAN = "Hugging Face Marian"

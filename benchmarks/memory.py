@@ -26,18 +26,18 @@ from typing import Any
 import torch
 
 from untold.config import CorpusConfig, TokenizerConfig, parse_config
-from untold.corpus.batches import plan_epoch
+from untold.corpus.batching import plan_epoch
 from untold.corpus.filters import Limits
 from untold.corpus.readers import read_pairs
 from untold.corpus.store import PairEncoder, open_store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.models.build import build_model
-from untold.models.files import TrainedModel
+from untold.storage.model_directory import TrainedModel
+from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
-from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
 from untold.training.progress import Progress
-from untold.training.reporter import Silence
-from untold.training.world import World
+from untold.training.reporter import NullReporter
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 SOURCE, TARGET = "train.src.gz", "train.tgt.gz"
 CORPUS = CorpusConfig(source=SOURCE, target=TARGET)
@@ -190,7 +190,7 @@ def train(root: Path, preset: str) -> str:
     torch.manual_seed(1)
     model = build_model(config.model, (size, size), shared=True)
     trained = TrainedModel(model, config, tokenizers)
-    setting = Setting(World(), Silence(root, UPDATES), Interrupted())
+    setting = RunContext(ProcessGroup(), NullReporter(root, UPDATES), Interrupted())
     progress = Trainer(trained, make_optimizer(trained), store, setting, Hooks()).run(Progress())
     return f"{preset}, {len(store):,} pairs, {progress.step} updates"
 

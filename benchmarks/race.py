@@ -1,5 +1,7 @@
-"""Contenders timed side by side, job by job: see untold.analysis.speed. Only ratios within one
-round are reported, with their spread."""
+"""Contenders timed side by side, job by job: see untold.evaluation.speed_race.
+
+Only ratios within one round are reported, with their spread.
+"""
 
 import json
 import platform
@@ -13,7 +15,7 @@ from typing import Any
 
 import torch
 
-from untold.analysis.speed import Contender, take_turns
+from untold.evaluation.speed_race import Contender, take_turns
 
 __all__ = ["CLOCKS", "Contender", "Race", "run_race", "write_json"]
 

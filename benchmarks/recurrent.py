@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from untold.config import Config, parse_config
-from untold.corpus.batches import Batch
-from untold.training.losses import word_loss
+from untold.corpus.batching import Batch
+from untold.training.losses.fused_softmax import label_smoothed_cross_entropy
 
 __all__ = ["GruLimit", "recurrent_shape", "recurrent_variants"]
 
@@ -51,7 +51,9 @@ class GruLimit:
         states = self.model(batch)[batch.target_mask]
         labels = batch.labels[batch.target_mask]
         smoothing = self._config.label_smoothing
-        loss, _ = word_loss(states, self.model.embedding.weight, labels, smoothing)
+        loss, _ = label_smoothed_cross_entropy(
+            states, self.model.embedding.weight, labels, smoothing
+        )
         (loss / batch.target_tokens).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip)
         self._optimizer.step()

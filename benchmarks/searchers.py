@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from contenders import huggingface_settings, marian
 from untold.config import Config, DecodeConfig
-from untold.corpus.batches import pad_rows
+from untold.corpus.batching import pad_rows
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.decoding import NOTHING, Sentences, Show, search
 from untold.models.seq2seq import Seq2Seq

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from race import CLOCKS
 from untold.config import CorpusConfig, TokenizerConfig
-from untold.corpus.batches import Batch, plan_epoch
+from untold.corpus.batching import Batch, plan_epoch
 from untold.corpus.grammars import load_grammar
 from untold.corpus.memory import PairsInMemory
 from untold.corpus.readers import read_pairs

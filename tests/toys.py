@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from untold.config import Config, ModelConfig, parse_config
-from untold.corpus.batches import collate
+from untold.corpus.batching import collate
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.models.build import build_model
 from untold.models.seq2seq import Outputs, Seq2Seq

@@ -12,7 +12,7 @@ import typer
 from untold.errors import UntoldError
 
 if TYPE_CHECKING:
-    from untold.analysis.scores import Score
+    from untold.evaluation.metrics import Score
     from untold.translator import Translation, Translator
 
 __all__ = [
@@ -224,8 +224,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: sizes, speeds, scores on test sets, and significance against the first."""
-    from untold.analysis.comparison import Trials
     from untold.commands.compare import CompareOptions, run_compare
+    from untold.evaluation.system_comparison import Trials
 
     options = CompareOptions(
         metric,
@@ -255,7 +255,7 @@ def explain(
     Of a PFRNN without a separator: what its past and future layers took each target piece for.
     """
     from untold.commands.explain import run_explain
-    from untold.report.files import check_format
+    from untold.report.pictures import check_format
 
     if out is not None:
         check_format(out)
@@ -269,8 +269,8 @@ def average(
     last: Annotated[int, typer.Option(help="How many of the newest checkpoints.")] = 5,
 ) -> None:
     """Average the weights of a run's last checkpoints into one model."""
-    from untold.models.averaging import average_models, last_checkpoints
-    from untold.models.files import save_model
+    from untold.storage.checkpoint_averaging import average_models, last_checkpoints
+    from untold.storage.model_directory import save_model
 
     paths = last_checkpoints(run, last)
     save_model(out, average_models(paths))
@@ -280,8 +280,8 @@ def average(
 @app.command()
 def info(model: Model, as_json: AsJson = False) -> None:
     """Say what a model is: its shape, size, vocabulary and settings."""
-    from untold.models.files import load_model
-    from untold.models.summary import summarise
+    from untold.storage.model_directory import load_model
+    from untold.storage.model_summary import summarise
 
     summary = summarise(load_model(model), model)
     if as_json:
@@ -317,7 +317,7 @@ def demo(
 
 
 def _load(paths: list[Path], settings: list[str] | None, **flags: int | None) -> "Translator":
-    from untold.commands.settings import decode_changes
+    from untold.commands.options import decode_changes
     from untold.translator import load
 
     translator = load(paths)
@@ -355,7 +355,7 @@ def _print_scores(scores: "list[Score]", as_json: bool) -> None:
 
 
 def _as_json(translation: "Translation") -> str:
-    from untold.commands.records import translation_record
+    from untold.commands.json_records import translation_record
 
     return json.dumps(translation_record(translation), ensure_ascii=False)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from untold.analysis.explanation import explain
-from untold.analysis.scores import Score, corpus_scores
-from untold.analysis.traces import AlignedPair, SeparationReport, separation_report
 from untold.config import Config, load_config
 from untold.corpus.alignments import read_alignments
 from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_lines
-from untold.report.files import write_explanations
+from untold.evaluation.metrics import Score, corpus_scores
+from untold.evaluation.separation_report import AlignedPair, SeparationReport, separation_report
+from untold.introspection.explanation import explain
+from untold.report.pictures import write_explanations
 from untold.report.terminal import print_explanations
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load

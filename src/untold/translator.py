@@ -10,12 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from untold.config import DecodeConfig, parse_config
-from untold.corpus.batches import collate, pad_rows, plan_by_length
-from untold.corpus.ready import ready_groups
+from untold.corpus.batching import collate, pad_rows, plan_by_length
+from untold.corpus.line_groups import ready_groups
 from untold.corpus.tokenizer import Tokenizers
 from untold.corpus.vocabulary import EOS
 from untold.decoding import (
-    Coverage,
+    CoveragePenalty,
     Ensemble,
     Hypothesis,
     Sentences,
@@ -24,7 +24,7 @@ from untold.decoding import (
     search,
 )
 from untold.errors import UntoldError
-from untold.models.files import TrainedModel, load_model
+from untold.storage.model_directory import TrainedModel, load_model
 
 __all__ = ["Translation", "Translator", "load"]
 
@@ -158,7 +158,7 @@ class Translator:
         found: dict[int, Translation] = {}
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             batch = collate([(sources[row], targets[row]) for row in rows], rows).to(self.device)
-            alpha, coverage = self.decode.length_penalty, Coverage.of(self.decode)
+            alpha, coverage = self.decode.length_penalty, CoveragePenalty.of(self.decode)
             hypotheses = score_pairs(self._model, batch, alpha, coverage, attention=attention)
             for row, hypothesis in zip(rows, hypotheses, strict=True):
                 found[row] = replace(self._finish(hypothesis, sources[row]), text=pairs[row][1])

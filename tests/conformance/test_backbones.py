@@ -21,15 +21,15 @@ from toys import (
     write_corpus,
 )
 from untold.config import DecodeConfig, TrainConfig
-from untold.corpus.batches import collate
+from untold.corpus.batching import collate
 from untold.corpus.vocabulary import BOS, EOS, PAD
 from untold.decoding import Sentences, Show, score_pairs, search
 from untold.decoding.constraints import NEVER_SAID
 from untold.errors import UntoldError
 from untold.models.build import BACKBONES, build_model_for
-from untold.models.files import TrainedModel, load_model, save_model
 from untold.models.seq2seq import CoveringState
-from untold.training.objective import objective
+from untold.storage.model_directory import TrainedModel, load_model, save_model
+from untold.training.losses.objective import objective
 
 B, S, T, N, TARGET, SOURCE = 3, 5, 7, 2, 13, 17
 VARIANTS = {

@@ -11,12 +11,12 @@ from unittest.mock import patch
 import pytest
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.analysis.aligner import load_aligner
-from untold.analysis.coverage_ratio import measure_coverage
+from untold.alignment.aligner import load_aligner
 from untold.cli import main
 from untold.corpus.alignments import alignment_error_rate, read_alignments
+from untold.evaluation.cdr import measure_coverage
 from untold.models.build import build_model
-from untold.models.files import TrainedModel, save_model
+from untold.storage.model_directory import TrainedModel, save_model
 from untold.translator import load
 
 needs_thot = pytest.mark.usefixtures("thot")

@@ -6,7 +6,7 @@ import sys
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.models.build import build_model
-from untold.models.files import TrainedModel, save_model
+from untold.storage.model_directory import TrainedModel, save_model
 
 
 def test_two_models_are_compared_on_a_test_set(tmp_path):

@@ -11,7 +11,7 @@ import torch
 from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import app
 from untold.models.build import build_model_for
-from untold.models.files import TrainedModel, save_model
+from untold.storage.model_directory import TrainedModel, save_model
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "copying.py"
 

@@ -13,7 +13,7 @@ import pytest
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import main
 from untold.models.build import build_model
-from untold.models.files import TrainedModel, save_model
+from untold.storage.model_directory import TrainedModel, save_model
 
 
 def explain(*arguments: object, code: int = 0) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from toys import checkpoint_contents, records, toy_config, toy_values, write_corpus
-from untold.analysis.scores import corpus_scores
 from untold.durable import verify_directory
+from untold.evaluation.metrics import corpus_scores
 from untold.training.run import RunOptions, train
 from untold.translator import load
 

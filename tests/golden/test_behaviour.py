@@ -17,7 +17,7 @@ from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_lines
 from untold.corpus.tokenizer import train_tokenizers
 from untold.models.build import build_model_for
-from untold.models.files import TrainedModel, save_model
+from untold.storage.model_directory import TrainedModel, save_model
 from untold.training.run import RunOptions, train
 from untold.translator import load
 

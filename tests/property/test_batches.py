@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untold.corpus.batches import collate, plan_by_length, plan_epoch
+from untold.corpus.batching import collate, plan_by_length, plan_epoch
 from untold.corpus.vocabulary import BOS, EOS, PAD
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=60)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from toys import fill
 from untold.config import SeparatorConfig
-from untold.models import routing
+from untold.models import capsule_routing as routing
 from untold.models.backbone import Widths
+from untold.models.capsule_routing import squash, uniform
 from untold.models.plain_routing import literal_routing, split_routing
-from untold.models.routing import squash, uniform
 from untold.models.separators import SEPARATORS
 
 KINDS = {

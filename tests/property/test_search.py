@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untold.config import DecodeConfig
-from untold.corpus.batches import collate, pad_rows
+from untold.corpus.batching import collate, pad_rows
 from untold.corpus.vocabulary import BOS, EOS
-from untold.decoding import Coverage, Ensemble, Sentences, Show, score_pairs, search
+from untold.decoding import CoveragePenalty, Ensemble, Sentences, Show, score_pairs, search
 from untold.models.seq2seq import Step
 
 SIZE = 7  # four control tokens and three words
@@ -255,7 +255,7 @@ def test_reported_scores_are_what_rescoring_gives(batch, alpha, beta, sample, me
     found = search(model, batch_of(batch), config, Show(attention=True))
     for source, hypotheses in zip(batch, found, strict=True):
         pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
-        rescored = score_pairs(model, pairs, alpha, Coverage.of(config), attention=True)
+        rescored = score_pairs(model, pairs, alpha, CoveragePenalty.of(config), attention=True)
         for one, other in zip(hypotheses, rescored, strict=True):
             assert one.tokens == other.tokens
             assert one.score == pytest.approx(other.score, abs=1e-5)

@@ -12,7 +12,7 @@ from untold.corpus.tokenizer import train_tokenizers
 from untold.corpus.vocabulary import BOS, EOS
 from untold.errors import UntoldError
 from untold.models.build import build_model_for
-from untold.models.files import TrainedModel, save_model
+from untold.storage.model_directory import TrainedModel, save_model
 from untold.translator import Translation, Translator, load
 
 TEXTS = ["the red cat sees a dog", "a dog", "", "the cat", "   ", "dogs see cats and cats see dogs"]

@@ -7,7 +7,7 @@ from time import process_time
 
 from pydantic import ValidationError
 
-from untold.analysis.aligner import Aligner, load_aligner, train_aligner
+from untold.alignment.aligner import Aligner, load_aligner, train_aligner
 from untold.config import AlignerConfig
 from untold.corpus.alignments import (
     Alignment,

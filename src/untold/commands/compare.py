@@ -7,17 +7,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from untold.analysis.comparison import Comparison, Outputs, ParallelText, Trials, compare_outputs
-from untold.analysis.scores import corpus_metric, split_for_rouge
-from untold.analysis.speed import Speed, measure_speeds
-from untold.commands.settings import decode_changes
-from untold.corpus.batches import collate, plan_epoch
+from untold.commands.options import decode_changes
+from untold.corpus.batching import collate, plan_epoch
 from untold.corpus.lines import read_parallel
 from untold.corpus.memory import PairsInMemory
 from untold.errors import UntoldError
-from untold.models.summary import Parameters, count_parameters
-from untold.report.comparison import comparison_markdown, comparison_record, print_comparison
-from untold.training.speed import Updates
+from untold.evaluation.metrics import corpus_metric, split_for_rouge
+from untold.evaluation.speed_race import Speed, measure_speeds
+from untold.evaluation.system_comparison import (
+    Comparison,
+    ParallelText,
+    SystemOutputs,
+    Trials,
+    compare_outputs,
+)
+from untold.report.comparison_table import comparison_markdown, comparison_record, print_comparison
+from untold.storage.model_summary import Parameters, count_parameters
+from untold.training.timed_updates import TimedUpdates
 from untold.translator import Translator, load
 
 __all__ = ["CompareOptions", "Family", "compare", "read_families", "read_tests", "run_compare"]
@@ -74,7 +80,9 @@ def compare(
     metric = corpus_metric(options.metric, tokenize, options.lowercase)
     sizes = [_size(family, settings) for family in families]
     systems = [
-        Outputs(family.name, size, [_translations(run, tests, settings) for run in family.runs])
+        SystemOutputs(
+            family.name, size, [_translations(run, tests, settings) for run in family.runs]
+        )
         for family, size in zip(families, sizes, strict=True)
     ]
     comparison = compare_outputs(metric, systems, tests, options.trials)
@@ -182,7 +190,7 @@ def _training(racers: dict[str, Translator], test: ParallelText, rounds: int) ->
     }
 
     def contender(name: str) -> Callable[[int], float]:
-        update, own = Updates(racers[name].models[0]), batches[name]
+        update, own = TimedUpdates(racers[name].models[0]), batches[name]
         return lambda number: update(own[number])
 
     return measure_speeds({name: contender(name) for name in racers}, range(len(chosen)), rounds)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from untold.analysis.explanation import explain
-from untold.analysis.layer_explanation import explain_layers, has_layers_alone
-from untold.report.files import check_layer_format, write_explanations, write_layers
-from untold.report.layer_table import print_layers
+from untold.introspection.explanation import explain
+from untold.introspection.pfrnn_explanation import explain_layers, has_layers_alone
+from untold.report.pfrnn_table import print_layers
+from untold.report.pictures import check_layer_format, write_explanations, write_layers
 from untold.report.terminal import print_explanations
 from untold.translator import Translator
 

@@ -4,10 +4,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from untold.analysis.overlap import measure_overlap
-from untold.analysis.traces import AlignedPair, separation_report
 from untold.corpus.alignments import read_alignments
 from untold.errors import UntoldError
+from untold.evaluation.bow_overlap import measure_overlap
+from untold.evaluation.separation_report import AlignedPair, separation_report
 from untold.translator import Translator
 
 __all__ = ["overlap_of", "separation_of"]

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from untold.analysis.aligner import Aligner, load_aligner
-from untold.analysis.coverage_ratio import measure_coverage
-from untold.analysis.scores import METRICS, Score, corpus_scores
+from untold.alignment.aligner import Aligner, load_aligner
 from untold.errors import UntoldError
+from untold.evaluation.cdr import measure_coverage
+from untold.evaluation.metrics import METRICS, Score, corpus_scores
 
 __all__ = ["Scorer", "make_scorer"]
 

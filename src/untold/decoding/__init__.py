@@ -1,18 +1,18 @@
 """From ids to hypotheses: search, sampling, scoring, ensembles. Never sees a string or a file."""
 
-from untold.decoding.coverage import Coverage
+from untold.decoding.coverage_penalty import CoveragePenalty
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypothesis import Hypothesis
-from untold.decoding.penalties import length_penalty
-from untold.decoding.scoring import score_pairs
+from untold.decoding.length_penalty import length_penalty
 from untold.decoding.search import search
 from untold.decoding.searchable import Scorable, Searchable
 from untold.decoding.sentences import Sentences
+from untold.decoding.teacher_forcing import score_pairs
 from untold.decoding.trace import NOTHING, Show
 
 __all__ = [
     "NOTHING",
-    "Coverage",
+    "CoveragePenalty",
     "Ensemble",
     "Hypothesis",
     "Scorable",

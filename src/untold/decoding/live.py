@@ -11,8 +11,8 @@ from untold.config import DecodeConfig
 from untold.corpus.vocabulary import BOS, PAD
 from untold.decoding.candidates import Candidates
 from untold.decoding.constraints import Rules
-from untold.decoding.coverage import Coverage, Covered
-from untold.decoding.penalties import length_penalty
+from untold.decoding.coverage_penalty import CoveragePenalty, Covered
+from untold.decoding.length_penalty import length_penalty
 from untold.decoding.pool import Ends
 from untold.decoding.searchable import Searchable
 from untold.decoding.sentences import NOT_NUMBERS, Sentences
@@ -41,7 +41,7 @@ class Live:
     ) -> "Live":
         """`beams` hypotheses without a token for each sentence."""
         ids, mask = sentences.source_ids, sentences.source_mask
-        source, coverage = model.encode(ids, mask), Coverage.of(config)
+        source, coverage = model.encode(ids, mask), CoveragePenalty.of(config)
         last = torch.full((len(sentences), beams), BOS, device=ids.device)
         return cls(
             numbers=torch.arange(len(sentences), device=ids.device),

@@ -3,7 +3,7 @@
 import torch
 
 from untold.config import DecodeConfig
-from untold.decoding.beam import beam_search
+from untold.decoding.beam_search import beam_search
 from untold.decoding.hypothesis import Hypothesis
 from untold.decoding.sampling import sample
 from untold.decoding.searchable import Searchable

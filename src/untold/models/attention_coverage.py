@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from untold.models.backbone import Widths
-from untold.models.recurrent import GatedCell, initialise_recurrent
+from untold.models.gru import GRUCell, initialise_recurrent
 
 __all__ = ["COVERAGES", "AttentionCoverage", "LinguisticCoverage", "NeuralCoverage"]
 
@@ -75,7 +75,7 @@ class NeuralCoverage(AttentionCoverage):
 
     def __init__(self, widths: Widths) -> None:
         super().__init__(_WIDTH, widths.state)
-        self.cell = GatedCell(widths.source, _WIDTH)
+        self.cell = GRUCell(widths.source, _WIDTH)
         self.weight = nn.Linear(1, 3 * _WIDTH, bias=False)
         self.state = nn.Linear(widths.state, 3 * _WIDTH, bias=False)
         for module in (self.cell, self.weight, self.state):

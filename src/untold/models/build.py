@@ -9,8 +9,8 @@ from untold.corpus.tokenizer import Tokenizers
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Widths
-from untold.models.copying import CopyLayer
-from untold.models.pastfuture import PastFuture
+from untold.models.copy_mechanism import CopyLayer
+from untold.models.past_future import PastFuture
 from untold.models.rnmt import Rnmt
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer

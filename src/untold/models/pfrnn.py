@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from untold.config import ModelConfig
 from untold.models.backbone import Timeline
-from untold.models.recurrent import GatedCell, SubtractingCell, initialise_recurrent
+from untold.models.gru import GRUCell, SubtractiveGRUCell, initialise_recurrent
 
-__all__ = ["Difference", "PastFutureLayers", "SubtractingInput"]
+__all__ = ["Difference", "PastFutureLayers", "SubtractiveInputGRU"]
 
 
-class SubtractingInput(nn.Module):
+class SubtractiveInputGRU(nn.Module):
     """gru-o: a GRU that reads what is left when the context is taken away."""
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
@@ -29,7 +29,7 @@ class SubtractingInput(nn.Module):
         self.read = nn.Linear(d_input, d_hidden, bias=False)
         self.recur = nn.Linear(d_hidden, d_hidden)
         self.difference = nn.Linear(d_hidden, d_hidden, bias=False)
-        self.cell = GatedCell(d_hidden, d_hidden)
+        self.cell = GRUCell(d_hidden, d_hidden)
 
     def forward(
         self, taken: Float[Tensor, "b n h"], hidden: Float[Tensor, "b n h"]
@@ -39,7 +39,7 @@ class SubtractingInput(nn.Module):
         return self.cell(self.cell.read(left), hidden)
 
 
-_FUTURES = {"gru": GatedCell, "gru-o": SubtractingInput, "gru-i": SubtractingCell}
+_FUTURES = {"gru": GRUCell, "gru-o": SubtractiveInputGRU, "gru-i": SubtractiveGRUCell}
 
 
 class PastFutureLayers(nn.Module):
@@ -48,7 +48,7 @@ class PastFutureLayers(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         d, d_word = config.d_model, config.d_embedding or config.d_model
-        self.past = GatedCell(2 * d, d)
+        self.past = GRUCell(2 * d, d)
         self.future = _FUTURES[config.future_layer](2 * d, d)
         self.feed = nn.Linear(2 * d, 3 * d, bias=False)
         self.readout = nn.Linear(2 * d, d_word, bias=False)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from untold.models.routing import Routed, squash
+from untold.models.capsule_routing import Routed, squash
 from untold.models.separators import DotAgreement, GuidedRouting, MlpAgreement
 
 __all__ = ["literal_routing", "split_routing"]

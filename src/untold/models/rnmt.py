@@ -23,9 +23,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from untold.config import ModelConfig
 from untold.models.attention_coverage import COVERAGES
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline, Widths
+from untold.models.gru import AdditiveAttention, GRUCell, initialise_recurrent
 from untold.models.layers import Dropout
 from untold.models.pfrnn import PastFutureLayers
-from untold.models.recurrent import AdditiveAttention, GatedCell, initialise_recurrent
 
 __all__ = ["Rnmt", "RnmtState", "WordEmbedding"]
 
@@ -85,9 +85,9 @@ class Rnmt(Backbone):
             d_word, d, config.encoder_layers, batch_first=True, dropout=between, bidirectional=True
         )
         self.bridge = nn.Linear(2 * d, d)
-        self.first = GatedCell(d_word, d)
+        self.first = GRUCell(d_word, d)
         self.attention = AdditiveAttention(2 * d, d)
-        self.second = GatedCell(2 * d, d)
+        self.second = GRUCell(2 * d, d)
         self.word_readout = nn.Linear(d_word, d_word, bias=False)
         self.state_readout = nn.Linear(d, d_word)
         self.context_readout = nn.Linear(2 * d, d_word, bias=False)

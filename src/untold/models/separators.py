@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
-from untold.models.routing import Routed, mlp_scores, route, squash, uniform
+from untold.models.capsule_routing import Routed, mlp_scores, route, squash, uniform
 
 __all__ = [
     "SEPARATORS",

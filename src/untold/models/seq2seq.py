@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline
-from untold.models.copying import Copied, CopyLayer
-from untold.models.pastfuture import PastFuture, Separated
+from untold.models.copy_mechanism import Copied, CopyLayer
+from untold.models.past_future import PastFuture, Separated
 
 __all__ = ["CoveringState", "Outputs", "Seq2Seq", "Step"]
 

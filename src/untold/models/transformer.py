@@ -25,9 +25,9 @@ __all__ = [
     "CrossAttention",
     "DecoderLayer",
     "EncoderLayer",
+    "KVCache",
     "SelfAttention",
     "Transformer",
-    "TransformerState",
 ]
 
 
@@ -36,7 +36,7 @@ _ROOM = 8
 
 
 @dataclass(frozen=True)
-class TransformerState:
+class KVCache:
     """Keys and values of the `length` tokens read so far, one tensor a layer, with room for more.
 
     A selection is noted in `rows` and made by the next step, which copies the memory anyway.
@@ -46,7 +46,7 @@ class TransformerState:
     length: int = 0
     rows: Int[Tensor, " r"] | None = None
 
-    def select(self, rows: Int[Tensor, " s"]) -> "TransformerState":
+    def select(self, rows: Int[Tensor, " s"]) -> "KVCache":
         """The memory of the hypotheses at `rows`."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
@@ -109,10 +109,10 @@ class Transformer(Backbone):
             x = layer.transform(x)
         return Decoded(self.decoder_norm(x), weights)
 
-    def start(self, source: Source, beams: int) -> TransformerState:
+    def start(self, source: Source, beams: int) -> KVCache:
         """Nothing read yet."""
         rows = source.states.shape[0] * beams
-        return TransformerState(
+        return KVCache(
             tuple(
                 source.states.new_empty(rows, 2, layer.heads, 0, self.d_model // layer.heads)
                 for layer in self._decoder_layers()
@@ -126,9 +126,9 @@ class Transformer(Backbone):
         state: DecoderState,
         *,
         attention: bool = False,
-    ) -> tuple[Decoded, TransformerState]:
+    ) -> tuple[Decoded, KVCache]:
         """One more token of each hypothesis; the n beams of a sentence share its memory."""
-        assert isinstance(state, TransformerState)
+        assert isinstance(state, KVCache)
         b, n = last.shape
         x = self.target_embedding(last.reshape(-1, 1), state.length)
         wanted, weights, layers = _wanted(source.mask), None, []
@@ -145,7 +145,7 @@ class Transformer(Backbone):
             weights = weights_here if weights is None else weights
             x = layer.transform(x).view(b * n, 1, -1)
         states = self.decoder_norm(x).view(b, n, -1)
-        return Decoded(states, weights), TransformerState(tuple(layers), state.length + 1)
+        return Decoded(states, weights), KVCache(tuple(layers), state.length + 1)
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
         """Tied to the target embedding unless the configuration says otherwise."""

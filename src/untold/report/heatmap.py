@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
-from untold.analysis.explanation import CATEGORIES, Explanation
+from untold.introspection.explanation import CATEGORIES, Explanation
 from untold.report.canvas import Canvas, render, wrap_text
 from untold.report.fonts import display_width
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from untold.analysis.explanation import Explanation
+from untold.introspection.explanation import Explanation
 
 __all__ = ["print_explanations"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from untold.training.world import World
+from untold.training.distributed import ProcessGroup
 
 __all__ = ["Meter", "Update"]
 
@@ -29,7 +29,7 @@ class Update:
 class Meter:
     """Sums since the last log line; updates that were skipped count only as time and tokens."""
 
-    def __init__(self, world: World, device: torch.device, names: tuple[str, ...]) -> None:
+    def __init__(self, world: ProcessGroup, device: torch.device, names: tuple[str, ...]) -> None:
         """`names`: the figures of the objective."""
         self._world, self._device, self._names = world, device, names
         self._clear()

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from untold.durable import write_file
 
-__all__ = ["Reporter", "Silence"]
+__all__ = ["NullReporter", "Reporter"]
 
 METRICS = "metrics.jsonl"
 
@@ -93,7 +93,7 @@ class Reporter:
         self._closing.close()
 
 
-class Silence(Reporter):
+class NullReporter(Reporter):
     """The reporter of every process but the first: says and writes nothing."""
 
     def begin(self, step: int) -> None:

@@ -16,19 +16,19 @@ from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter
 from untold.errors import UntoldError
 from untold.models.build import build_model_for
-from untold.models.files import BEST, CHECKPOINTS, TrainedModel, load_model, load_weights
 from untold.models.seq2seq import Seq2Seq
-from untold.training.checkpoints import Checkpoint, Checkpoints, restore_optimizer
-from untold.training.data import TrainingData, prepare_data, prepare_tokenizers
+from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model, load_weights
+from untold.training.checkpoint import Checkpoint, Checkpoints, restore_optimizer
+from untold.training.distributed import ProcessGroup
 from untold.training.interruption import stop_signals
-from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
 from untold.training.progress import Progress
-from untold.training.reporter import Reporter, Silence
-from untold.training.sequence.goal import SequenceGoal
+from untold.training.reporter import NullReporter, Reporter
 from untold.training.sequence.rewards import Reward, make_reward
+from untold.training.sequence.sequence_goal import SequenceGoal
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
+from untold.training.training_data import TrainingData, prepare_data, prepare_tokenizers
 from untold.training.validation import make_validator
-from untold.training.warmstart import WarmStart, warm_start
-from untold.training.world import World
+from untold.training.warm_start import WarmStart, warm_start
 
 __all__ = ["RunOptions", "TrainResult", "train"]
 
@@ -73,17 +73,17 @@ class TrainResult:
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
     """Train until the run is over; a run that already has checkpoints goes on from the last one."""
     device = _device(config)
-    _check_shares(config, World.count())
+    _check_shares(config, ProcessGroup.count())
     reward = _reward(config)  # what it lacks is known before anything is written
-    world = World.join(device.type, config.train.timeout_minutes)
+    world = ProcessGroup.join(device.type, config.train.timeout_minutes)
     try:
         if config.train.threads is not None:
             torch.set_num_threads(config.train.threads)
         voice = Reporter(options.out, config.train.steps) if reporter is None else reporter
-        voice = voice if world.is_first else Silence(options.out, config.train.steps)
+        voice = voice if world.is_main else NullReporter(options.out, config.train.steps)
         signals = stop_signals(launched=world.size > 1)
         with _hold(options.out, world), voice, signals as interrupted:
-            return _train(config, options, Setting(world, voice, interrupted), device, reward)
+            return _train(config, options, RunContext(world, voice, interrupted), device, reward)
     finally:
         world.leave()
 
@@ -91,16 +91,16 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
 def _train(
     config: Config,
     options: RunOptions,
-    setting: Setting,
+    setting: RunContext,
     device: torch.device,
     reward: Reward | None,
 ) -> TrainResult:
     world, reporter = setting.world, setting.reporter
     checkpoints = Checkpoints(options.out, config.train.keep)
-    checkpoint = world.share(checkpoints.latest(reporter.say) if world.is_first else None)
+    checkpoint = world.share(checkpoints.latest(reporter.say) if world.is_main else None)
     starts_from = options.init if checkpoint is None else None
     other = None if starts_from is None else load_model(starts_from)
-    with world.first_goes_first():  # it prepares what the others only read
+    with world.main_process_first():  # it prepares what the others only read
         tokenizers = _tokenizers(config, options, checkpoint, other)
         data = prepare_data(config, tokenizers, options.out, reporter.say)
     facts = _facts(config, data)
@@ -120,7 +120,7 @@ def _train(
     if data.valid is not None:
         validate = make_validator(trained, data.valid, data.valid_pairs)
     hooks = Hooks(validate, goal=goal)
-    if world.is_first:
+    if world.is_main:
         save = partial(checkpoints.save, trained, optimizer, facts)
         hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), goal)
     reporter.begin(progress.step)
@@ -243,8 +243,8 @@ def _device(config: Config) -> torch.device:
         )
     if not use_cuda:
         return torch.device("cpu")
-    torch.cuda.set_device(World.local())
-    return torch.device("cuda", World.local())
+    torch.cuda.set_device(ProcessGroup.local())
+    return torch.device("cuda", ProcessGroup.local())
 
 
 def _reward(config: Config) -> Reward | None:
@@ -262,10 +262,10 @@ def _check_shares(config: Config, processes: int) -> None:
 
 
 @contextmanager
-def _hold(out: Path, world: World) -> Iterator[None]:
+def _hold(out: Path, world: ProcessGroup) -> Iterator[None]:
     """One run a directory: the first process locks it and clears what a crash left."""
-    with lock_directory(out) if world.is_first else nullcontext():
-        if world.is_first:
+    with lock_directory(out) if world.is_main else nullcontext():
+        if world.is_main:
             for parent in (out, out / CHECKPOINTS, out / BEST, out / "corpus"):
                 remove_litter(parent)
         yield

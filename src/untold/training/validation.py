@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from untold.analysis.scores import corpus_scores
-from untold.corpus.batches import Batch, PairStore, plan_epoch
-from untold.models.files import TrainedModel
-from untold.training.likelihood import likelihood_loss
-from untold.training.objective import objective
+from untold.corpus.batching import Batch, PairStore, plan_epoch
+from untold.evaluation.metrics import corpus_scores
+from untold.storage.model_directory import TrainedModel
+from untold.training.losses.cross_entropy import translation_loss
+from untold.training.losses.objective import objective
 from untold.training.progress import Validation
 from untold.translator import Translator
 
@@ -47,7 +47,7 @@ def validation_loss(trained: TrainedModel, store: PairStore) -> float:
     total, tokens = 0.0, 0
     for batch in _batches(trained, store):
         outputs = model(batch.source, batch.source_mask, batch.prefix)
-        total += float(likelihood_loss(model, outputs, batch, 0.0)[1])
+        total += float(translation_loss(model, outputs, batch, 0.0)[1])
         tokens += batch.target_tokens
     return total / tokens
 

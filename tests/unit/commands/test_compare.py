@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.analysis.comparison import Trials
-from untold.analysis.scores import corpus_scores
 from untold.cli import compare as command
 from untold.commands import compare as module
 from untold.commands.compare import CompareOptions, compare, read_families, read_tests
 from untold.errors import UntoldError
+from untold.evaluation.metrics import corpus_scores
+from untold.evaluation.system_comparison import Trials
 from untold.models.build import build_model
-from untold.models.files import TrainedModel, load_model, save_model
+from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.translator import load
 
 
@@ -117,7 +117,7 @@ def test_training_is_timed_on_the_same_pairs_in_batches_of_the_baseline_s_size(f
             assert batch.labels.numel() <= 60 or len(batch.labels) == 1  # train.batch_tokens
             return 1.0
 
-    monkeypatch.setattr(module, "Updates", Recorder)
+    monkeypatch.setattr(module, "TimedUpdates", Recorder)
     families = read_families([str(folder / "plain"), str(folder / "gdr")])
     compare(families, both_sets(folder)[1:], options(rounds=1))
     one, other = seen.values()

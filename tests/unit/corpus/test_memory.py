@@ -1,4 +1,4 @@
-from untold.corpus.batches import PairStore, plan_epoch
+from untold.corpus.batching import PairStore, plan_epoch
 from untold.corpus.memory import PairsInMemory
 
 

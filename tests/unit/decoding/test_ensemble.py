@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from untold.config import DecodeConfig, ModelConfig, SeparatorConfig
-from untold.corpus.batches import collate
+from untold.corpus.batching import collate
 from untold.decoding import Ensemble, Sentences, Show, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.build import build_model

@@ -8,7 +8,7 @@ from numpy_rnmt import NumpyRnmt
 from toys import SHAPES, toy_batch, toy_model
 from untold.config import ModelConfig
 from untold.models.build import build_model
-from untold.training.warmstart import warm_start
+from untold.training.warm_start import warm_start
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 LAYERS = ["gru", "gru-o", "gru-i"]

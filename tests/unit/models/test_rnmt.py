@@ -8,7 +8,7 @@ from numpy_rnmt import NumpyRnmt
 from toys import SHAPES, separator, toy_batch, toy_model
 from untold.config import ModelConfig
 from untold.models.build import build_model
-from untold.models.recurrent import GatedCell
+from untold.models.gru import GRUCell
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 VARIANTS = [
@@ -45,7 +45,7 @@ def test_it_is_its_formulas(settings):
 
 @torch.no_grad()
 def test_a_cell_is_torch_s_own():
-    cell = GatedCell(5, 7).double()
+    cell = GRUCell(5, 7).double()
     reference = torch.nn.GRUCell(5, 7).double()
     for name, part in (("ih", cell.read), ("hh", cell.recur)):
         part.weight.copy_(getattr(reference, f"weight_{name}"))

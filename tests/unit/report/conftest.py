@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from untold.analysis.explanation import Explanation
-from untold.analysis.sides import Side
+from untold.introspection.explanation import Explanation
+from untold.introspection.sentence_sides import Side
 
 
 def explain_by_formula(

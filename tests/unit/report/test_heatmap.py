@@ -8,9 +8,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from untold.analysis.copies import Copy
-from untold.analysis.explanation import Explanation
-from untold.analysis.sides import END
+from untold.introspection.copies import Copy
+from untold.introspection.explanation import Explanation
+from untold.introspection.sentence_sides import END
 from untold.report import fonts
 from untold.report.canvas import wrap_text
 from untold.report.fonts import display_width, families_for

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from rich.console import Console
 
-from untold.analysis.copies import Copy
-from untold.analysis.explanation import Explanation
-from untold.analysis.layer_explanation import LayerExplanation
-from untold.analysis.layers import LayerTrace
-from untold.report.layer_table import print_layers
+from untold.introspection.copies import Copy
+from untold.introspection.explanation import Explanation
+from untold.introspection.pfrnn_explanation import LayerExplanation
+from untold.introspection.pfrnn_states import LayerTrace
+from untold.report.pfrnn_table import print_layers
 from untold.report.terminal import print_explanations
 
 Make = Callable[..., Explanation]

@@ -6,7 +6,7 @@ import torch
 from toys import checkpoint_contents, records, toy_config, weights, write_corpus
 from untold.errors import UntoldError
 from untold.models.build import build_model
-from untold.models.files import load_model
+from untold.storage.model_directory import load_model
 from untold.training.run import RunOptions, train
 from untold.translator import load
 

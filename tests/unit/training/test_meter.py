@@ -4,12 +4,12 @@ import math
 
 import torch
 
+from untold.training.distributed import ProcessGroup
 from untold.training.meter import Meter, Update
-from untold.training.world import World
 
 
 def meter():
-    return Meter(World(), torch.device("cpu"), ("loss", "nll"))
+    return Meter(ProcessGroup(), torch.device("cpu"), ("loss", "nll"))
 
 
 def update(norm=1.0, tokens=10, loss=20.0):

@@ -7,13 +7,13 @@ import torch
 from toys import checkpoint_contents, fill, toy_config, toy_tokenizers, words
 from untold.errors import UntoldError
 from untold.models.build import build_model
-from untold.models.files import TrainedModel
+from untold.storage.model_directory import TrainedModel
+from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
-from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
+from untold.training.learning_rate_schedule import learning_rate
 from untold.training.progress import Progress
-from untold.training.reporter import Silence
-from untold.training.schedules import learning_rate
-from untold.training.world import World
+from untold.training.reporter import NullReporter
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 SHAPE = {"preset": "tiny", "d_model": 8, "d_ffn": 12, "heads": 2}
 SHAPE |= {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
@@ -88,7 +88,7 @@ def run(trained, folder):
     """Train to the end; returns the optimizer and how far each weight has moved."""
     before = {name: p.detach().clone() for name, p in trained.model.named_parameters()}
     optimizer = make_optimizer(trained)
-    setting = Setting(World(), Silence(folder, 9), Interrupted())
+    setting = RunContext(ProcessGroup(), NullReporter(folder, 9), Interrupted())
     store = Pairs(len(trained.tokenizers.source))
     Trainer(trained, optimizer, store, setting, Hooks()).run(Progress())
     moved = {name: (p - before[name]).detach() for name, p in trained.model.named_parameters()}

@@ -3,7 +3,7 @@
 import pytest
 
 from toys import checkpoint_contents, records
-from untold.models.files import load_model
+from untold.storage.model_directory import load_model
 
 GDR = {"kind": "gdr", "d_capsule": 3}
 MODELS = {

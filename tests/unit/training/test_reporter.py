@@ -8,7 +8,7 @@ import sys
 from rich.console import Console
 
 from toys import records
-from untold.training.reporter import Reporter, Silence
+from untold.training.reporter import NullReporter, Reporter
 
 
 def plain():
@@ -127,7 +127,7 @@ def test_without_tensorboard_all_else_works(tmp_path, monkeypatch):
 
 def test_the_silent_one_neither_speaks_nor_writes(tmp_path):
     console = plain()
-    with Silence(tmp_path, 100, console) as reporter:
+    with NullReporter(tmp_path, 100, console) as reporter:
         reporter.begin(0)
         reporter.say("hush")
         reporter.step(1)

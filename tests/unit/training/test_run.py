@@ -8,8 +8,8 @@ import torch
 
 from toys import checkpoint_contents, records, toy_config, weights, write_corpus
 from untold.errors import UntoldError
-from untold.models.averaging import average_models, last_checkpoints
-from untold.models.files import load_model
+from untold.storage.checkpoint_averaging import average_models, last_checkpoints
+from untold.storage.model_directory import load_model
 from untold.training.run import RunOptions, train
 
 BPE_DROPOUT = {"size": 40, "dropout": 0.2}

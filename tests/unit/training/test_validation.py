@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from toys import fill, toy_config, toy_tokenizers
-from untold.analysis.scores import corpus_scores
-from untold.corpus.batches import collate
+from untold.corpus.batching import collate
+from untold.evaluation.metrics import corpus_scores
 from untold.models.build import build_model
-from untold.models.files import TrainedModel
-from untold.training.data import prepare_data
-from untold.training.objective import objective
+from untold.storage.model_directory import TrainedModel
+from untold.training.losses.objective import objective
+from untold.training.training_data import prepare_data
 from untold.training.validation import auxiliary_loss, make_validator, validation_loss
 from untold.translator import Translator
 

@@ -10,10 +10,10 @@ from untold.config import DecodeConfig, ModelConfig, TrainConfig, parse_config
 from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 from untold.models.build import build_model
-from untold.models.files import TrainedModel, load_model, save_model
-from untold.models.summary import count_parameters, summarise
-from untold.training import objective as module
-from untold.training.objective import objective, parts_of
+from untold.storage.model_directory import TrainedModel, load_model, save_model
+from untold.storage.model_summary import count_parameters, summarise
+from untold.training.losses import objective as module
+from untold.training.losses.objective import objective, parts_of
 
 BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])
 FUTURES = {

@@ -12,11 +12,11 @@ from importlib import resources
 from pathlib import Path
 
 from untold.corpus.grammars.checks import expand
+from untold.corpus.grammars.derivations import Sample, Sampler
 from untold.corpus.grammars.notation import Notation
 from untold.corpus.grammars.plain import Plain
 from untold.corpus.grammars.reader import read_notation
 from untold.corpus.grammars.recognition import Recognizer, count_derivations
-from untold.corpus.grammars.sampling import Sample, Sampler
 from untold.errors import UntoldError
 
 __all__ = ["Grammar", "Sample", "known_grammars", "load_grammar", "parse_grammar"]

@@ -9,7 +9,7 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
-from untold.corpus.grammars.sampling import Sample
+from untold.corpus.grammars.derivations import Sample
 from untold.errors import UntoldError
 
 __all__ = ["clauses", "delete_clauses", "without"]

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from untold.corpus.grammars.derivations import Tree
 from untold.corpus.grammars.notation import Item, Notation, Slot, Word
 from untold.corpus.grammars.plain import Plain, Production
-from untold.corpus.grammars.sampling import Tree
 
 __all__ = ["Recognizer", "count_derivations"]
 

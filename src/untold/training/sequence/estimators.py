@@ -15,11 +15,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-__all__ = ["Tried", "actor_critic", "centred", "expected_risk", "reinforce", "value_loss"]
+__all__ = [
+    "ScoredSamples",
+    "actor_critic",
+    "centre_rewards",
+    "minimum_risk",
+    "reinforce",
+    "value_loss",
+]
 
 
 @dataclass(frozen=True)
-class Tried:
+class ScoredSamples:
     """n translations, those of a sentence together, with what the model and the reward say."""
 
     rows: Int[Tensor, " n"]  # the sentence of each: 0 0 .. 1 1 ..
@@ -33,13 +40,13 @@ class Tried:
         return 1 / self.rows.bincount()[self.rows].to(self.rewards.dtype)
 
 
-def reinforce(tried: Tried, advantages: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+def reinforce(tried: ScoredSamples, advantages: Float[Tensor, " n"]) -> Float[Tensor, ""]:
     """Weighs each sample by its advantage, the reward over a baseline."""
     log_probs = (tried.log_probs * tried.chosen).sum(1)
     return -(tried.shares * advantages * log_probs).sum()
 
 
-def centred(tried: Tried) -> Float[Tensor, " n"]:
+def centre_rewards(tried: ScoredSamples) -> Float[Tensor, " n"]:
     """Rewards over the mean of the sentence's other samples; there must be some.
 
     That is k/(k-1) times the reward over the mean of all k, which would make the gradient
@@ -50,7 +57,7 @@ def centred(tried: Tried) -> Float[Tensor, " n"]:
     return (tried.rewards - sums[tried.rows] / count) * count / (count - 1)
 
 
-def expected_risk(tried: Tried, alpha: float) -> Float[Tensor, ""]:
+def minimum_risk(tried: ScoredSamples, alpha: float) -> Float[Tensor, ""]:
     """The mean of 1 - reward under the model, sharpened by alpha and confined to the set."""
     places = torch.arange(len(tried.rows), device=tried.rows.device)
     counts = tried.rows.bincount()
@@ -62,13 +69,13 @@ def expected_risk(tried: Tried, alpha: float) -> Float[Tensor, ""]:
     return (scores.softmax(1) * risks).sum()
 
 
-def actor_critic(tried: Tried, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
+def actor_critic(tried: ScoredSamples, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
     """Weighs each token by the reward over what the critic expected before it was chosen."""
     advantages = (tried.rewards[:, None] - values.detach()) * tried.chosen
     return -(tried.shares * (advantages * tried.log_probs).sum(1)).sum()
 
 
-def value_loss(tried: Tried, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
+def value_loss(tried: ScoredSamples, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
     """The critic's squared error: the mean over the steps of a sample, and over the samples."""
     steps = tried.chosen.sum(1).clamp(min=1)
     errors = ((values - tried.rewards[:, None]).square() * tried.chosen).sum(1) / steps

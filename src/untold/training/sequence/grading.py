@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untold.corpus.batches import Batch
+from untold.corpus.batching import Batch
 from untold.corpus.tokenizer import Tokenizer, Tokenizers
 from untold.training.sequence.judges import Discriminator, adequacy_loss
 from untold.training.sequence.rewards import Reward

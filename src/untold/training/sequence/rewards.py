@@ -11,11 +11,11 @@ from typing import Any
 import sacrebleu
 from sacrebleu.metrics.base import Metric
 
-from untold.analysis.aligner import load_aligner
-from untold.analysis.coverage_ratio import sentence_cdr
-from untold.analysis.scores import split_for_rouge
+from untold.alignment.aligner import load_aligner
 from untold.config import SequenceConfig
 from untold.errors import UntoldError
+from untold.evaluation.cdr import sentence_cdr
+from untold.evaluation.metrics import split_for_rouge
 
 __all__ = ["Reward", "gleu", "make_reward", "rouge_l"]
 

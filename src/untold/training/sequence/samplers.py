@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig, SequenceConfig
-from untold.corpus.batches import Batch, Ids, pad_rows
+from untold.corpus.batching import Batch, Ids, pad_rows
 from untold.corpus.vocabulary import BOS, EOS, PAD
 from untold.decoding import Hypothesis, Sentences, search
 from untold.models.seq2seq import Seq2Seq

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from untold.training.sequence.estimators import (
-    Tried,
+    ScoredSamples,
     actor_critic,
-    centred,
-    expected_risk,
+    centre_rewards,
+    minimum_risk,
     reinforce,
     value_loss,
 )
@@ -26,7 +26,7 @@ VALUES = torch.tensor([[0.1 * n + 0.05 * t for t in range(3)] for n in range(5)]
 def tried(chosen=CHOSEN):
     log_probs = torch.tensor([[-0.3 * (n + 1) - 0.7 * t for t in range(3)] for n in range(5)])
     log_probs = (log_probs.double() * CHOSEN).requires_grad_()
-    return Tried(ROWS, log_probs, chosen, torch.tensor(REWARDS).double())
+    return ScoredSamples(ROWS, log_probs, chosen, torch.tensor(REWARDS).double())
 
 
 def sentences(values):
@@ -51,7 +51,7 @@ def test_centred_rewards_are_over_the_mean_of_the_others():
         for place, reward in enumerate(own):
             others = own[:place] + own[place + 1 :]
             expected.append(reward - sum(others) / len(others))
-    assert centred(tried()).tolist() == pytest.approx(expected)
+    assert centre_rewards(tried()).tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("alpha", [0.005, 1.0, 3.0])
@@ -63,14 +63,16 @@ def test_expected_risk_is_its_formula(alpha):
         powers = [math.exp(alpha * p) for p in own]
         risks = [1 - reward for reward in rewards]
         expected += sum(q * r for q, r in zip(powers, risks, strict=True)) / sum(powers)
-    assert float(expected_risk(given, alpha).detach()) == pytest.approx(expected)
+    assert float(minimum_risk(given, alpha).detach()) == pytest.approx(expected)
 
 
 def test_expected_risk_survives_log_probabilities_far_below_zero():
     rows = torch.tensor([0, 0])
     log_probs = torch.tensor([[-2000.0], [-2001.0]], requires_grad=True)
     rewards = torch.tensor([1.0, 0.0])
-    loss = expected_risk(Tried(rows, log_probs, torch.ones(2, 1, dtype=torch.bool), rewards), 1.0)
+    loss = minimum_risk(
+        ScoredSamples(rows, log_probs, torch.ones(2, 1, dtype=torch.bool), rewards), 1.0
+    )
     loss.backward()
     q = 1 / (1 + math.e)
     assert float(loss.detach()) == pytest.approx(q, rel=1e-4)
@@ -104,7 +106,7 @@ def test_a_token_that_was_not_chosen_teaches_nothing():
         (gradient,) = torch.autograd.grad(loss, given.log_probs, retain_graph=True)
         assert float(gradient[1, 0]) == 0.0 != float(gradient[0, 0])
     assert float(value_loss(given, VALUES)) != float(value_loss(tried(), VALUES))
-    assert float(expected_risk(given, 1.0).detach()) == float(expected_risk(tried(), 1.0).detach())
+    assert float(minimum_risk(given, 1.0).detach()) == float(minimum_risk(tried(), 1.0).detach())
 
 
 class Policy:
@@ -126,7 +128,7 @@ class Policy:
         return math.exp(sum(float(self.log_probs(each).sum().detach()) for each in sequences))
 
     def tried(self, sequences):
-        return Tried(
+        return ScoredSamples(
             torch.zeros(len(sequences), dtype=torch.long),
             torch.stack([self.log_probs(each) for each in sequences]),
             torch.ones(len(sequences), 2, dtype=torch.bool),
@@ -146,7 +148,7 @@ def critic_values(policy, drawn):
 
 
 ESTIMATORS = {
-    "mean": lambda policy, given, drawn: reinforce(given, centred(given)),
+    "mean": lambda policy, given, drawn: reinforce(given, centre_rewards(given)),
     "none": lambda policy, given, drawn: reinforce(given, given.rewards),
     "self_critical": lambda policy, given, drawn: reinforce(given, given.rewards - 0.4),
     "actor_critic": lambda policy, given, drawn: actor_critic(given, critic_values(policy, drawn)),
@@ -171,7 +173,7 @@ def test_in_the_mean_the_gradient_is_that_of_the_expected_reward(name, count):
 def test_over_all_sequences_the_risk_is_the_model_s_own():
     policy = Policy()
     given = policy.tried(policy.sequences)
-    risk, expected = expected_risk(given, 1.0), 1 - policy.expected_reward()
+    risk, expected = minimum_risk(given, 1.0), 1 - policy.expected_reward()
     torch.testing.assert_close(risk, expected)
     torch.testing.assert_close(policy.gradient(risk), policy.gradient(expected))
 
@@ -180,5 +182,5 @@ def test_gradients_of_the_risk_are_those_of_finite_differences():
     log_probs = tried().log_probs.detach().requires_grad_()
     chosen, rewards = CHOSEN, torch.tensor(REWARDS).double()
     assert torch.autograd.gradcheck(
-        lambda values: expected_risk(Tried(ROWS, values, chosen, rewards), 0.7), (log_probs,)
+        lambda values: minimum_risk(ScoredSamples(ROWS, values, chosen, rewards), 0.7), (log_probs,)
     )

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 import sacrebleu
 
-from untold.analysis.aligner import Aligner, train_aligner
+from untold.alignment.aligner import Aligner, train_aligner
 from untold.config import AlignerConfig, SequenceConfig
 from untold.errors import UntoldError
 from untold.training.sequence.rewards import gleu, make_reward, rouge_l

@@ -10,14 +10,14 @@ from toys import checkpoint_contents, records, weights
 from untold.corpus.store import open_store
 from untold.durable import new_directory
 from untold.errors import UntoldError
-from untold.models.files import load_model, read_tensors
+from untold.storage.model_directory import load_model, read_tensors
+from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
-from untold.training.loop import Hooks, Setting, Trainer, make_optimizer
-from untold.training.objective import Losses, objective, parts_of
+from untold.training.losses.objective import Losses, objective, parts_of
 from untold.training.progress import Progress
-from untold.training.reporter import Silence
-from untold.training.sequence.goal import SequenceGoal
-from untold.training.world import World
+from untold.training.reporter import NullReporter
+from untold.training.sequence.sequence_goal import SequenceGoal
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 STEPS = {"steps": 3, "save_every": 3, "log_every": 1, "batch_tokens": 30}
 STEPS |= {"validate_every": 99, "validate_bleu": False, "best_by": "loss"}
@@ -107,7 +107,9 @@ def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_
     """All processes add up what judges are to learn, as they do for the model."""
     summed = []
     monkeypatch.setattr(
-        World, "sum_gradients", lambda self, parameters: summed.append(list(parameters))
+        ProcessGroup,
+        "all_reduce_gradients",
+        lambda self, parameters: summed.append(list(parameters)),
     )
     start(tmp_path, **sections(**KINDS["actor_critic"] | {"judge_rate": 0.5}))
     trained = load_model(tmp_path)
@@ -181,7 +183,7 @@ def test_a_judge_is_clipped_by_its_own_norm_and_can_stop_an_update(start, tmp_pa
     for wanted in (0.0, size):
         trained = load_model(tmp_path)
         goal = TrappedGoal(trained, wanted)
-        setting = Setting(World(), Silence(tmp_path, 9), Interrupted())
+        setting = RunContext(ProcessGroup(), NullReporter(tmp_path, 9), Interrupted())
         optimizer = make_optimizer(trained, goal)
         store = open_store(tmp_path / "corpus" / "train")
         trainer = Trainer(trained, optimizer, store, setting, Hooks(goal=goal))

@@ -1,0 +1,1 @@
+"""Word aligners: trained on a corpus, frozen, asked for the links of any pair."""

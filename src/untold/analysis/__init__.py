@@ -1,1 +1,0 @@
-"""Figures about models and translations, as plain values."""

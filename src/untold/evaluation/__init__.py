@@ -1,0 +1,1 @@
+"""Figures about systems and translations: scores, significance, separation, speed."""

@@ -1,0 +1,51 @@
+"""Two systems on the same sentences: is the mean of one really higher? (Paired bootstrap.)"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from untold.errors import UntoldError
+from untold.evaluation.significance import p_value, resampled_sums
+
+__all__ = ["PairedDifference", "paired_bootstrap"]
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Means of both systems, and what resampling the sentences says of their difference."""
+
+    before: float
+    after: float
+    low: float  # of the 95 % interval of after - before
+    high: float
+    p: float  # how often resampled sentences show no gain: one-sided
+    samples: int
+
+    def __str__(self) -> str:
+        gain = self.after - self.before
+        return (
+            f"{self.before:.4f} -> {self.after:.4f}, difference {gain:+.4f} "
+            f"[{self.low:+.4f}, {self.high:+.4f}], p = {self.p:.4f} "
+            f"(paired bootstrap, {self.samples} samples)"
+        )
+
+
+def paired_bootstrap(
+    before: Sequence[float], after: Sequence[float], samples: int, seed: int
+) -> PairedDifference:
+    """Scores of the same sentences by two systems; the same seed gives the same figures."""
+    if len(before) != len(after) or not len(before):
+        raise UntoldError(
+            f"{len(before)} and {len(after)} scores: a paired bootstrap needs one of each system "
+            "for every sentence, and a sentence at least"
+        )
+    scores = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
+    differences = (scores[1] - scores[0])[None, :, None]
+    sums = resampled_sums(differences, samples, np.random.default_rng(seed))
+    means = sums[0, :, 0] / len(before)
+    low, high = np.quantile(means, [0.025, 0.975])
+    p = p_value(means <= 0)
+    return PairedDifference(
+        float(scores[0].mean()), float(scores[1].mean()), float(low), float(high), p, samples
+    )

@@ -1,0 +1,134 @@
+"""Traces of given sentence pairs, word by word: what the separation figures are measured on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from jaxtyping import Bool
+
+from untold.corpus.alignments import Alignment
+from untold.corpus.word_spans import merge_assignments, word_spans
+from untold.errors import UntoldError
+from untold.evaluation.separation import (
+    PairTrace,
+    Separation,
+    measure_separation,
+    omission_auc,
+    position_rule,
+)
+from untold.translator import Translation, Translator
+
+__all__ = [
+    "AlignedPair",
+    "Omission",
+    "SeparationReport",
+    "omit_phrase",
+    "separation_report",
+    "trace_pairs",
+]
+
+_SEED = 1  # of the phrases that are deleted: every model is asked about the same ones
+
+
+@dataclass(frozen=True)
+class AlignedPair:
+    """A sentence pair with the links between its words."""
+
+    source: str
+    target: str
+    alignment: Alignment
+
+
+@dataclass(frozen=True)
+class Omission:
+    """A pair with a phrase deleted from its target, and the source words that are thus untold."""
+
+    pair: AlignedPair
+    omitted: Bool[np.ndarray, " i"]
+
+
+@dataclass(frozen=True)
+class SeparationReport:
+    """The figures of a model and of the position rule on the same pairs."""
+
+    model: Separation
+    rule: Separation
+    omission_auc: float | None  # of F at the end, after a phrase was deleted from each target
+
+    def lines(self) -> list[str]:
+        """A table for a person."""
+        shown = [f"{'':30}{'model':>8}{'rule':>8}"]
+        for field in fields(Separation):
+            values = getattr(self.model, field.name), getattr(self.rule, field.name)
+            if field.name == "past_course":
+                course = " ".join(f"{value:.2f}" for value in values[0])
+                shown.append(f"{'past at t/T = 0 .. 1':30}{course}")
+            else:
+                shown.append(
+                    f"{field.name.replace('_', ' '):30}{_cell(values[0])}{_cell(values[1])}"
+                )
+        return [*shown, f"{'omission word auc':30}{_cell(self.omission_auc)}"]
+
+
+def separation_report(translator: Translator, pairs: Sequence[AlignedPair]) -> SeparationReport:
+    """Past, future and redundant on given pairs, and on the same pairs with a phrase left out."""
+    traces = trace_pairs(translator, pairs)
+    generator = np.random.default_rng(_SEED)
+    made = (omit_phrase(pair, generator) for pair in pairs)
+    omissions = [omission for omission in made if omission is not None]
+    cut = trace_pairs(translator, [omission.pair for omission in omissions])
+    return SeparationReport(
+        measure_separation(traces),
+        measure_separation([position_rule(trace) for trace in traces]),
+        omission_auc(cut, [omission.omitted for omission in omissions]),
+    )
+
+
+def trace_pairs(translator: Translator, pairs: Sequence[AlignedPair]) -> list[PairTrace]:
+    """How every source word stood before each word of the given target; no search."""
+    if not translator.separates:
+        raise UntoldError(
+            "alignments measure how a model separates past and future, which this one does not: "
+            'train one with model.separator.kind = "gdr"'
+        )
+    scored = translator.score([(pair.source, pair.target) for pair in pairs])
+    return [_trace(pair, each) for pair, each in zip(pairs, scored, strict=True)]
+
+
+def omit_phrase(pair: AlignedPair, generator: np.random.Generator) -> Omission | None:
+    """Delete a random phrase: target words that some source words, and they alone, are linked to.
+
+    Between one word and half of the target, none of it the last word; None if there is no such.
+    """
+    target, size = pair.target.split(), len(pair.source.split())
+    links = pair.alignment.sure
+    length = int(generator.integers(1, max(1, len(target) // 2) + 1))
+    starts = generator.permutation(max(0, len(target) - length))
+    for start in starts.tolist():
+        gone = range(start, start + length)
+        inside = {i for i, j in links if j in gone}
+        if not inside or any(i in inside and j not in gone for i, j in links):
+            continue
+        kept = frozenset((i, j if j < start else j - length) for i, j in links if j not in gone)
+        rest = " ".join(target[:start] + target[start + length :])
+        omitted = np.array([i in inside for i in range(size)])
+        return Omission(AlignedPair(pair.source, rest, Alignment(kept, kept)), omitted)
+    return None
+
+
+def _cell(value: float | None) -> str:
+    return f"{'-':>8}" if value is None else f"{value:8.3f}"
+
+
+def _trace(pair: AlignedPair, scored: Translation) -> PairTrace:
+    source, target = word_spans(scored.source_tokens), word_spans(scored.tokens)
+    words = tuple(pair.source.split()), tuple(pair.target.split())
+    for spans, texts in zip((source, target), words, strict=True):
+        if len(spans) != len(texts):
+            raise UntoldError(
+                f"{' '.join(texts)[:80]!r} has {len(texts)} words, but {len(spans)} for the "
+                "tokenizer: alignments need text whose words stand between single blanks"
+            )
+    assert scored.assignments is not None
+    shares = merge_assignments(scored.assignments, target, source)
+    return PairTrace(words[0], words[1], shares, pair.alignment)

@@ -1,0 +1,1 @@
+"""How translations came about: assignments, copies and inner states, word by word."""

@@ -1,0 +1,1 @@
+"""Models on disk: directories, the mean of several, and what they hold."""

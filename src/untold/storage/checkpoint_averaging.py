@@ -1,0 +1,44 @@
+"""One model from several: the mean of their weights."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from untold.durable import is_complete
+from untold.errors import UntoldError
+from untold.storage.model_directory import CHECKPOINTS, TrainedModel, load_model, step_directories
+
+__all__ = ["average_models", "last_checkpoints"]
+
+
+def last_checkpoints(run: Path, count: int) -> list[Path]:
+    """The newest `count` whole checkpoints of a training run."""
+    found = [path for path in step_directories(run / CHECKPOINTS) if is_complete(path)]
+    if len(found) < count:
+        raise UntoldError(
+            f"{run}: {len(found)} checkpoints, not {count}: ask for fewer, or train with a larger "
+            "train.keep"
+        )
+    return found[-count:]
+
+
+@torch.no_grad()
+def average_models(paths: Sequence[Path]) -> TrainedModel:
+    """The mean of each parameter, summed in double precision; all models must have one shape."""
+    if not paths:
+        raise UntoldError("nothing to average: name at least one model")
+    first = load_model(paths[0])
+    sums = {name: p.double() for name, p in first.model.named_parameters()}
+    for path in paths[1:]:
+        other = load_model(path)
+        if other.tokenizers.fingerprint != first.tokenizers.fingerprint:
+            raise UntoldError(f"{path}: has another tokenizer than {paths[0]}")
+        theirs = dict(other.model.named_parameters())
+        if {n: p.shape for n, p in theirs.items()} != {n: p.shape for n, p in sums.items()}:
+            raise UntoldError(f"{path}: has another shape than {paths[0]}")
+        for name, total in sums.items():
+            total += theirs[name]
+    for name, parameter in first.model.named_parameters():
+        parameter.copy_(sums[name] / len(paths))
+    return first

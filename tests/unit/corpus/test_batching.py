@@ -1,0 +1,118 @@
+"""Batches by hand: what collate writes, and where plans cut."""
+
+import numpy as np
+import torch
+
+from untold.corpus.batching import collate, pad_rows, plan_by_length, plan_epoch
+from untold.corpus.vocabulary import BOS, EOS, PAD
+
+
+class Lengths:
+    """A store that knows only how long its pairs are; pair k is full of the number k + 4."""
+
+    def __init__(self, *pairs):
+        self.pairs = pairs
+
+    @property
+    def source_lengths(self):
+        return np.array([source for source, _ in self.pairs], dtype=np.int32)
+
+    @property
+    def target_lengths(self):
+        return np.array([target for _, target in self.pairs], dtype=np.int32)
+
+    def pair(self, index):
+        source, target = self.pairs[index]
+        return np.full(source, index + 4), np.full(target, index + 4)
+
+    def where(self, index):
+        return f"here:{index}"
+
+
+def cuts(store, batch_tokens, **options):
+    plan = plan_epoch(store, batch_tokens, seed=1, epoch=0, **options)
+    return [plan.indices(number).tolist() for number in range(len(plan))]
+
+
+def test_collate_places_control_tokens_and_masks():
+    batch = collate([([5, 6], [7, 8, 9]), ([4], []), ([10, 11, 12, 13], [14])], [7, 2, 5])
+    assert batch.source.tolist() == [
+        [5, 6, EOS, PAD, PAD],
+        [4, EOS, PAD, PAD, PAD],
+        [10, 11, 12, 13, EOS],
+    ]
+    assert batch.prefix.tolist() == [[BOS, 7, 8, 9], [BOS, PAD, PAD, PAD], [BOS, 14, PAD, PAD]]
+    assert batch.labels.tolist() == [[7, 8, 9, EOS], [EOS, PAD, PAD, PAD], [14, EOS, PAD, PAD]]
+    assert batch.source_mask.sum(1).tolist() == [3, 2, 5]
+    assert torch.equal(batch.source_mask, batch.source != PAD)
+    assert torch.equal(batch.target_mask, batch.labels != PAD)
+    assert batch.indices.tolist() == [7, 2, 5]
+    assert batch.target_tokens == 4 + 1 + 2
+
+
+def test_padding_of_the_prefix_is_no_end_of_sentence():
+    """Shifting labels right would leave an EOS in the prefix of every shorter sentence."""
+    batch = collate([([4], [5]), ([4], [5, 6, 7])], range(2))
+    assert EOS not in batch.prefix
+
+
+def test_pad_rows_of_nothing_and_of_empty_rows():
+    ids, mask = pad_rows([[], [4, 5]])
+    assert (ids.tolist(), mask.tolist()) == ([[PAD, PAD], [4, 5]], [[False, False], [True, True]])
+    ids, mask = pad_rows([[]])
+    assert (ids.shape, mask.any().item()) == ((1, 1), False)
+
+
+def test_a_cut_comes_before_the_pair_that_would_not_fit():
+    # With EOS the sides are 3 and 4 long: three pairs of 4 fill 12 tokens, a fourth would not fit.
+    store = Lengths(*[(2, 3)] * 7)
+    assert sorted(len(cut) for cut in cuts(store, 12)) == [1, 3, 3]
+    assert sorted(len(cut) for cut in cuts(store, 11)) == [1, 2, 2, 2]
+
+
+def test_the_longer_side_counts_wherever_it_is():
+    assert len(cuts(Lengths((9, 1), (1, 1)), 20)) == 1
+    assert len(cuts(Lengths((9, 1), (1, 1)), 19)) == 2
+    assert len(cuts(Lengths((1, 9), (1, 1)), 19)) == 2
+
+
+def test_a_pair_longer_than_a_batch_is_a_batch_of_its_own():
+    store = Lengths((2, 2), (50, 50), (2, 2), (60, 3))
+    assert {frozenset(cut) for cut in cuts(store, 10)} == {
+        frozenset({0, 2}),
+        frozenset({1}),
+        frozenset({3}),
+    }
+
+
+def test_similar_lengths_come_together():
+    store = Lengths(*[(length, length) for length in range(1, 60)])
+    lengths = [[store.pairs[k][1] for k in cut] for cut in cuts(store, 120, shuffle=False)]
+    assert lengths == sorted(lengths)
+    padded = sum(len(cut) * (max(cut) + 1) for cut in lengths)
+    assert padded < 1.15 * sum(length + 1 for length in range(1, 60))
+
+
+def test_pairs_of_one_length_meet_others_in_the_next_epoch():
+    store = Lengths(*[(3, 3)] * 40)
+    epochs = [plan_epoch(store, 40, seed=1, epoch=epoch) for epoch in (0, 1)]
+    first, second = ({frozenset(p.indices(k).tolist()) for k in range(len(p))} for p in epochs)
+    assert first != second
+
+
+def test_batches_hold_the_pairs_that_the_plan_names():
+    store = Lengths((1, 2), (5, 4), (2, 2), (4, 4))
+    plan = plan_epoch(store, 12, seed=3, epoch=2)
+    batches = list(plan.batches(store))
+    assert len(batches) == len(plan)
+    for number, batch in enumerate(batches):
+        assert batch.indices.tolist() == plan.indices(number).tolist()
+        for row, index in enumerate(batch.indices.tolist()):
+            assert set(batch.source[row, batch.source_mask[row]].tolist()) == {index + 4, EOS}
+            assert batch.target_mask[row].sum() == store.pairs[index][1] + 1
+
+
+def test_plan_by_length_begins_with_the_longest():
+    assert plan_by_length([3, 9, 1, 9, 2], 18) == [[1, 3], [0, 4, 2]]
+    assert plan_by_length([], 10) == []
+    assert plan_by_length([30, 30], 10) == [[0], [1]]

@@ -1,0 +1,130 @@
+"""Pieces to words: against sentencepiece itself, and by hand where it matters."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from untold.config import TokenizerConfig
+from untold.corpus.tokenizer import Tokenizer, train_tokenizers
+from untold.corpus.word_spans import (
+    Span,
+    display_spans,
+    merge_assignments,
+    span_text,
+    word_spans,
+)
+
+TEXTS = [
+    "The neighbours' dog sleeps , doesn't it ?",
+    "the dog sleeps .",
+    "Straßenbahnhaltestelle, naïve café",
+    "两 天 前 ， 我 哥哥 排 了 三 个 小时 队 。",
+    "他在Paris买了iPhone 15手机。",
+    "هذا الرجل يقرأ كتابا",
+]
+
+
+def tokenizer(kind: str, byte_fallback: bool) -> Tokenizer:
+    settings = {"kind": kind, "size": 450 if byte_fallback else 150, "byte_fallback": byte_fallback}
+    return train_tokenizers(TokenizerConfig.model_validate(settings), TEXTS, TEXTS).source
+
+
+TOKENIZERS = [
+    tokenizer(kind, fallback) for kind in ("bpe", "unigram") for fallback in (False, True)
+]
+
+
+def words(pieces: list[str], spans: tuple[Span, ...]) -> list[str]:
+    return [span_text(pieces, span) for span in spans]
+
+
+def covers(spans: tuple[Span, ...], pieces: list[str]) -> bool:
+    edges = [0, *(span.stop for span in spans)]
+    return [span.start for span in spans] == edges[:-1] and edges[-1] == len(pieces)
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("text", [*TEXTS, "", " ", "   ", " a", "a ", "  a   dog  ", "a ☃☃ b☃ ☃"])
+def test_one_span_for_each_word_between_spaces(tokenizer: Tokenizer, text: str) -> None:
+    pieces = tokenizer.pieces(tokenizer.encode([text])[0])
+    expected = [word for word in text.split(" ") if word]
+    spans = word_spans(pieces)
+    found = words(pieces, spans)
+    assert len(found) == len(expected)
+    for word, shown in zip(expected, found, strict=True):
+        assert shown == word or "⁇" in shown
+    assert not spans or covers(spans, pieces)
+
+
+@given(st.text(st.sampled_from("  aegdothsln.天哥iP☃é"), max_size=30))
+def test_any_text_keeps_its_words_and_all_its_pieces(text: str) -> None:
+    for each in TOKENIZERS:
+        pieces = each.pieces(each.encode([text])[0])
+        strict, shown = word_spans(pieces), display_spans(pieces)
+        assert len(strict) == len([word for word in text.split(" ") if word])
+        assert not strict or (covers(strict, pieces) and covers(shown, pieces))
+        assert {span.start for span in strict} <= {span.start for span in shown}
+        assert all(words(pieces, shown))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([], []),
+        (["▁"], []),
+        (["▁the", "▁d", "og"], [(0, 1), (1, 3)]),
+        (["▁", "d", "og", "▁", "."], [(0, 3), (3, 5)]),  # a lone ▁ belongs to the word after it
+        (["▁a", "▁", "▁b", "▁"], [(0, 1), (1, 4)]),  # two spaces; at the end
+        (["no", "▁prefix"], [(0, 1), (1, 2)]),
+    ],
+)
+def test_spans_by_hand(pieces: list[str], expected: list[tuple[int, int]]) -> None:
+    assert word_spans(pieces) == tuple(Span(*edges) for edges in expected)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["▁他", "在", "P", "ar", "is", "买", "了"], ["他", "在", "Paris", "买", "了"]),
+        (["▁", "哥哥", "▁排", "队", "。"], ["哥哥", "排", "队", "。"]),
+        (["▁カ", "タ", "カナ"], ["カ", "タ", "カナ"]),
+        (["▁", "<0xE9>", "<0xBE>", "<0x98>", "<0xE9>", "<0x9D>", "<0x90>", "x"], ["龘", "靐", "x"]),
+        (["▁na", "<0xC3>", "<0xAF>", "ve"], ["naïve"]),
+        (["▁هذا", "▁الر", "جل"], ["هذا", "الرجل"]),
+        (["▁한", "국", "▁사람"], ["한국", "사람"]),  # Korean has spaces
+        (["▁", "<unk>", "▁a"], ["⁇", "a"]),
+        (["▁", "<0xFF>"], ["�"]),  # not the bytes of any character
+    ],
+)
+def test_words_as_they_are_shown(pieces: list[str], expected: list[str]) -> None:
+    assert words(pieces, display_spans(pieces)) == expected
+
+
+def test_a_target_word_has_the_row_of_its_first_piece() -> None:
+    assignments = np.random.default_rng(1).dirichlet([1, 1, 1], size=(5, 4))
+    merged = merge_assignments(assignments, [Span(0, 2), Span(2, 4)], [Span(0, 1), Span(1, 3)])
+    assert merged.shape == (3, 2, 3)  # EOS is the last row, and that of the source is no word
+    np.testing.assert_allclose(merged[:, 0], assignments[[0, 2, 4], 0])
+
+
+def test_a_source_word_is_redundant_as_far_as_all_its_pieces_are() -> None:
+    space, stem, end = [0.0, 0.0, 1.0], [0.8, 0.1, 0.1], [0.3, 0.2, 0.5]
+    assignments = np.array([[space, stem, end, [1.0, 0.0, 0.0]]])
+    (word,) = merge_assignments(assignments, [], [Span(0, 3)])[0]
+    told = (1 - 1.0 * 0.1 * 0.5) / (0.9 + 0.5)  # of each piece that is not redundant
+    np.testing.assert_allclose(word, [1.1 * told, 0.3 * told, 0.05])
+    (blank,) = merge_assignments(assignments, [], [Span(0, 1)])[0]
+    np.testing.assert_allclose(blank, space)
+
+
+def test_pieces_without_redundant_ones_give_their_mean() -> None:
+    """As those of ATTN, whose shares sum to one over the words and not over the categories."""
+    assignments = np.array([[[0.5, 0.1, 0.0], [0.2, 0.1, 0.0], [0.3, 0.8, 0.0]]])
+    (word,) = merge_assignments(assignments, [], [Span(0, 2)])[0]
+    np.testing.assert_allclose(word, [0.35, 0.1, 0.0])
+
+
+def test_no_words_leave_the_end_alone() -> None:
+    assignments = np.ones((1, 1, 3), dtype=np.float32)
+    assert merge_assignments(assignments, [], []).shape == (1, 0, 3)

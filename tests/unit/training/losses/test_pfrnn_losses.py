@@ -1,0 +1,79 @@
+"""The losses of past and future layers: word by word, their weights, and when there are none."""
+
+import pytest
+import torch
+
+from toys import separator, toy_batch, toy_model
+from untold.config import TrainConfig
+from untold.training.losses.fused_softmax import label_smoothed_cross_entropy
+from untold.training.losses.objective import objective, parts_of
+
+BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])
+
+
+def settings(**changes):
+    return TrainConfig.model_validate({"best_by": "loss", "label_smoothing": 0.2} | changes)
+
+
+def model_of(**changes):
+    return toy_model(backbone="pfrnn", **changes).double()
+
+
+@torch.no_grad()
+def test_each_difference_predicts_the_word_of_its_step():
+    model, config = model_of(), settings(past_layer_weight=0.7, future_layer_weight=0.3)
+    outputs = model(BATCH.source, BATCH.source_mask, BATCH.prefix)
+    sums = {}
+    for name, guess in model.backbone.guesses(outputs.timeline).items():
+        sums[name] = 0.0
+        for row, t in BATCH.target_mask.nonzero().tolist():
+            log_p = (model.output_embedding() @ guess[row, t]).log_softmax(0)
+            sums[name] -= float(log_p[BATCH.labels[row, t]])
+    mask = BATCH.target_mask
+    words, _ = label_smoothed_cross_entropy(
+        outputs.holistic[mask], model.output_embedding(), BATCH.labels[mask], 0.2
+    )
+    losses = objective(model, BATCH, config, 1)
+    assert float(losses.parts["past"]) == pytest.approx(sums["past"], rel=1e-9)
+    assert float(losses.parts["future"]) == pytest.approx(sums["future"], rel=1e-9)
+    total = float(words) + 0.7 * sums["past"] + 0.3 * sums["future"]
+    assert float(losses.total) == pytest.approx(total, rel=1e-9)
+    assert sums["past"] != pytest.approx(sums["future"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ("loss", "nll", "past", "future")),
+        ({"past_layer_weight": 0.0}, ("loss", "nll", "future")),
+        ({"past_layer_weight": 0.0, "future_layer_weight": 0.0}, ("loss", "nll")),
+    ],
+)
+def test_a_loss_without_weight_is_not_there(changes, expected):
+    config = settings(**changes)
+    assert parts_of(model_of(), config) == expected
+    assert tuple(objective(model_of(), BATCH, config, 1).parts) == expected
+    assert parts_of(toy_model(backbone="rnmt"), config) == ("loss", "nll")
+
+
+@torch.no_grad()
+def test_they_begin_with_the_other_auxiliary_losses():
+    config = settings(auxiliary_start=5, auxiliary_warmup=4)
+    totals = [objective(model_of(), BATCH, config, step) for step in (5, 7)]
+    assert tuple(totals[0].parts) == ("loss", "nll")
+    parts = totals[1].parts
+    added = 0.5 * float(parts["past"] + parts["future"])
+    assert float(totals[1].total - totals[0].total) == pytest.approx(added, rel=1e-9)
+
+
+def test_a_frozen_backbone_has_them_not():
+    config = settings(
+        freeze_backbone=True,
+        bow_weight=0.5,
+        counterfactual=0.0,
+        ends_weight=0.0,
+        lexicon_weight=0.0,
+    )
+    model = model_of(separator=separator("gdr-dot"))
+    assert tuple(objective(model, BATCH, config, 1).parts) == parts_of(model, config)
+    assert parts_of(model, config) == ("loss", "bow")

@@ -1,0 +1,95 @@
+"""Tokenizers and stores of a run: made once, found again, made anew when anything changed."""
+
+import pytest
+
+from toys import toy_config, write_corpus
+from untold.errors import UntoldError
+from untold.training import training_data as module
+from untold.training.training_data import prepare_data, prepare_tokenizers
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_corpus(tmp_path / "corpus")
+
+
+def made(monkeypatch):
+    """Counts how often a tokenizer is learnt."""
+    calls, learn = [], module.train_tokenizers
+    monkeypatch.setattr(module, "train_tokenizers", lambda *given: calls.append(1) or learn(*given))
+    return calls
+
+
+def test_a_tokenizer_is_learnt_once(root, tmp_path, monkeypatch):
+    calls = made(monkeypatch)
+    first = prepare_tokenizers(toy_config(root), tmp_path / "run")
+    again = prepare_tokenizers(toy_config(root, tokenizer={"dropout": 0.1}), tmp_path / "run")
+    assert (len(calls), first.fingerprint) == (1, again.fingerprint)
+
+
+def test_other_settings_or_data_make_another(root, tmp_path, monkeypatch):
+    calls = made(monkeypatch)
+    prepare_tokenizers(toy_config(root), tmp_path / "run")
+    prepare_tokenizers(toy_config(root, tokenizer={"size": 35}), tmp_path / "run")
+    prepare_tokenizers(toy_config(root, data={"lowercase": True}), tmp_path / "run")
+    prepare_tokenizers(toy_config(write_corpus(root, seed=2)), tmp_path / "run")
+    assert len(calls) == 4
+
+
+def test_a_damaged_one_is_learnt_again(root, tmp_path, monkeypatch):
+    first = prepare_tokenizers(toy_config(root), tmp_path / "run")
+    path = tmp_path / "run" / "tokenizer" / "joint.model"
+    path.write_bytes(path.read_bytes()[:-1])
+    calls = made(monkeypatch)
+    assert prepare_tokenizers(toy_config(root), tmp_path / "run").fingerprint == first.fingerprint
+    assert len(calls) == 1
+
+
+def test_lower_case_reaches_the_vocabulary_and_the_ids(tmp_path):
+    root = write_corpus(tmp_path / "corpus")
+    for name in ("train.src", "train.tgt"):
+        (root / name).write_text((root / name).read_text().upper())
+    config = toy_config(root, data={"lowercase": True})
+    tokenizers = prepare_tokenizers(config, tmp_path / "run")
+    assert not any(c.isupper() for piece in tokenizers.source.pieces(range(4, 20)) for c in piece)
+    store = prepare_data(config, tokenizers, tmp_path / "run", lambda line: None).train
+    first = (root / "train.src").read_text().split("\n")[0]
+    assert tokenizers.source.decode(store.pair(0)[0].tolist()) == first.lower()
+
+
+def test_what_is_kept_and_dropped_is_said(root, tmp_path):
+    with open(root / "train.src", "a") as source, open(root / "train.tgt", "a") as target:
+        print("", file=source)
+        print("abc", file=target)
+    said = []
+    config = toy_config(root)
+    tokenizers = prepare_tokenizers(config, tmp_path / "run")
+    data = prepare_data(config, tokenizers, tmp_path / "run", said.append)
+    assert said == [
+        "training data: 60 of 61 pairs kept (1 empty dropped)",
+        "validation data: 3 of 3 pairs kept",
+    ]
+    assert data.fingerprints().keys() == {"train", "valid"}
+    assert data.train.where(59).endswith("train.src:60")
+    assert [source for source, _ in data.valid_pairs] == (root / "valid.src").read_text().split(
+        "\n"
+    )[:3]
+
+
+def test_fingerprints_follow_the_data(root, tmp_path):
+    config = toy_config(root)
+    tokenizers = prepare_tokenizers(config, tmp_path / "run")
+
+    def fingerprints():
+        return prepare_data(config, tokenizers, tmp_path / "run", lambda line: None).fingerprints()
+
+    before = fingerprints()
+    assert fingerprints() == before
+    (root / "valid.tgt").write_text((root / "valid.tgt").read_text().replace("a", "b"))
+    after = fingerprints()
+    assert (after["train"], after["valid"] != before["valid"]) == (before["train"], True)
+
+
+def test_no_corpus_is_an_error(tmp_path):
+    with pytest.raises(UntoldError, match="name the files to train on"):
+        prepare_tokenizers(toy_config(tmp_path, data={"train": []}), tmp_path)
