@@ -102,7 +102,7 @@ def test_chunks_make_no_difference(tmp_path, monkeypatch):
     ]
     whole = build_store(tmp_path / "whole", given, encoder(), LIMITS, {})
     for size in (1, 7, 100):
-        monkeypatch.setattr(store_module, "_CHUNK", size)
+        monkeypatch.setattr(store_module, "_CHUNK_PAIRS", size)
         parts = build_store(tmp_path / "parts", given, encoder(), LIMITS, {})
         assert texts(parts) == texts(whole)
         assert parts.report == whole.report
