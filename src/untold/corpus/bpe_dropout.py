@@ -1,4 +1,4 @@
-"""BPE-dropout (Provilkov et al., 2020) skips random merges, so that a word is segmented variously.
+"""BPE-dropout (Provilkov et al., 2020) skips random merges, so that segmentations of a word vary.
 
 sentencepiece offers it too, but seeds its random numbers differently in every process: a resumed
 run would not repeat an uninterrupted one. Here a segmentation depends only on the text and the

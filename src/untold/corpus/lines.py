@@ -41,7 +41,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    """Reads two files with the same number of lines; line n of one belongs to line n of other."""
+    """Reads two files whose lines belong together; unequal numbers of lines are an error."""
     sides = list(read_lines(source)), list(read_lines(target))
     if len(sides[0]) != len(sides[1]):
         raise UntoldError(

@@ -176,7 +176,7 @@ class _Reader:
                 raise place.error(f"{text!r}: write Category[features] -> source || target")
         for group in groups:
             patterns = [parse_pattern(text, self.table, place) for place, text in group]
-            unused = [pattern.unused_variables for pattern in patterns]
+            unused = [pattern.unused_features for pattern in patterns]
             if patterns and (idle := frozenset.intersection(*unused)):
                 raise group[0][0].error(f"{min(idle)} on the left ties nothing: use or remove it")
             yield from patterns

@@ -103,7 +103,7 @@ class Pattern:
         return frozenset(name for quote in quotes for name in _BLANK.findall(quote.text))
 
     @property
-    def unused_variables(self) -> frozenset[str]:
+    def unused_features(self) -> frozenset[str]:
         """Names the features on the left whose variable occurs nowhere on the right."""
         terms = [term for child in self.rule.children for term in child.features.values()]
         used = {term.name for term in terms if isinstance(term, Variable)}
