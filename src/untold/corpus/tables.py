@@ -66,7 +66,8 @@ def read_table(path: Path, columns: Columns) -> Iterator[Pair]:
     name = suffix.removeprefix(".")
     if name not in CORPUS_FORMATS:
         raise _unknown_suffix(path)
-    return CORPUS_FORMATS[name](path, columns)
+    pairs = CORPUS_FORMATS[name](path, columns)
+    return pairs if suffix in _BUILT_IN_SUFFIXES else _checked(pairs, name)
 
 
 def read_tsv(path: Path, columns: Columns) -> Iterator[Pair]:
@@ -132,6 +133,18 @@ def pairs_from_rows(
         place = f"{name}:{line}"
         source, target = (_text(cell, place) for cell in _cells(row, columns, place))
         yield Pair(source, target, line, name)
+
+
+def _checked(pairs: Iterable[Pair], name: str) -> Iterator[Pair]:
+    """Checks what the format of another package yields as the built-in formats check cells."""
+    for pair in pairs:
+        if not isinstance(pair, Pair):
+            raise UntoldError(
+                f"corpus format {name} yields {type(pair).__name__} and not Pair: mend the format"
+            )
+        place = f"{pair.file}:{pair.line}"
+        source, target = _text(pair.source, place), _text(pair.target, place)
+        yield Pair(source, target, pair.line, pair.file)
 
 
 def _unknown_suffix(path: Path) -> UntoldError:

@@ -11,7 +11,7 @@ import pytest
 
 from untold.config import CorpusConfig
 from untold.corpus.readers import fingerprint_corpus, read_pairs
-from untold.corpus.tables import CORPUS_FORMATS, read_jsonl, read_parquet, read_tsv
+from untold.corpus.tables import CORPUS_FORMATS, Pair, read_jsonl, read_parquet, read_tsv
 from untold.errors import UntoldError
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
@@ -57,6 +57,26 @@ def test_a_registered_format_checks_its_cells_and_columns(tmp_path, registered):
     (tmp_path / "memory.csv").write_bytes(b"en,de\na,\xff\n")
     with pytest.raises(UntoldError, match=r"memory\.csv:2:3: byte 0xff is not UTF-8"):
         contents(CORPUS, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("yielded", "message"),
+    [
+        (Pair("a", "b\ud800", 7, "t.toy"), r"t\.toy:7: lone surrogate U\+D800 at character 2"),
+        (("a", "b"), r"corpus format toy yields tuple and not Pair: mend the format"),
+    ],
+)
+def test_a_format_that_yields_nonsense_is_named(tmp_path, yielded, message):
+    (tmp_path / "t.toy").write_bytes(b"")
+    CORPUS_FORMATS.add("toy", lambda path, columns: iter([yielded]))
+    try:
+        with pytest.raises(UntoldError, match=message):
+            contents(CorpusConfig(path="t.toy"), tmp_path)
+        CORPUS_FORMATS.remove("toy")
+        CORPUS_FORMATS.add("toy", lambda path, columns: iter([Pair("a\nb", "c", 1, "t.toy")]))
+        assert contents(CorpusConfig(path="t.toy"), tmp_path) == [("a b", "c", 1)]
+    finally:
+        CORPUS_FORMATS.remove("toy")
 
 
 SCRIPT = """
