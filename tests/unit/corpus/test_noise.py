@@ -1,4 +1,4 @@
-"""References with a clause less: which, how many, and what stays."""
+"""Clauses are deleted from the right references, and everything else stays."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A corpus written from a grammar: what is in the files, and what is never in two of them."""
+"""A corpus written from a grammar has the right files, and its splits share no sentence."""
 
 import pytest
 
