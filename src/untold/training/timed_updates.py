@@ -33,5 +33,5 @@ class TimedUpdates:
     def __call__(self, batch: Batch) -> float:
         """Makes one update and returns the number of its target tokens."""
         self._progress = replace(self._progress, step=self._progress.step + 1)
-        self._trainer.update(self._progress, [(0, batch)])
+        self._trainer.update(self._progress, [(0, batch.to(self._trainer.device))])
         return float(batch.target_tokens)

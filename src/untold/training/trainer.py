@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from untold.config import TrainConfig
-from untold.corpus.batching import Batch, BatchPlan, Ids, PairStore, plan_epoch
+from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
@@ -113,7 +113,8 @@ class Trainer:
         self.processes, self.reporter = context.processes, context.reporter
         self.interrupted = context.interrupted
         self.hooks = hooks
-        self.device = next(trained.model.parameters()).device
+        self.codec = trained.codec
+        self.device = self.codec.device
         self.objective = hooks.objective or Objective(trained.model, self.config)
         self._plan: tuple[int, BatchPlan] | None = None
 
@@ -144,7 +145,7 @@ class Trainer:
     def update(self, progress: Progress, batches: Sequence[tuple[int, Batch]]) -> Update:
         """Makes one optimizer step on the mean loss per target token of all batches.
 
-        `batches` are those of this process, each with its place in the update.
+        `batches` are those of this process, on its device, each with its place in the update.
         """
         self.model.train()
         if self.config.freeze_backbone:
@@ -175,7 +176,7 @@ class Trainer:
         """Adds the gradient of one batch; returns the figures of its losses."""
         torch.manual_seed(_seed(self.config.seed, step, position))
         with mixed_precision(self.device, self.config):
-            losses = self.objective(batch.to(self.device), step)
+            losses = self.objective(batch, step)
         if losses.total.requires_grad:  # a frozen run learns nothing before its losses begin
             (losses.total / tokens).backward()
         return {name: float(value) for name, value in losses.parts.items()}
@@ -225,19 +226,11 @@ class Trainer:
         batches = []
         for position in range(self.processes.rank, len(numbers), self.processes.world_size):
             pairs = plan.read(self.store, numbers[position])
-            if self.trained.config.tokenizer.dropout:
-                pairs = self._resample(pairs, _seed(self.config.seed, epoch, numbers[position]))
-            batches.append((position, plan.batch(pairs, numbers[position])))
+            if dropout := self.trained.config.tokenizer.dropout:
+                seed = _seed(self.config.seed, epoch, numbers[position])
+                pairs = self.codec.resample(pairs, dropout, seed)  # makes batches somewhat longer
+            batches.append((position, plan.batch(pairs, numbers[position], self.codec.batch)))
         return batches
-
-    def _resample(self, pairs: list[tuple[Ids, Ids]], seed: int) -> list[tuple[Ids, Ids]]:
-        """Segments the pairs again with BPE-dropout, which makes batches somewhat longer."""
-        dropout, tokenizers = self.trained.config.tokenizer.dropout, self.trained.tokenizers
-        sides = []
-        for number, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-            texts = [tokenizer.decode([int(i) for i in pair[number]]) for pair in pairs]
-            sides.append(tokenizer.encode_sampled(texts, dropout, seed + number))
-        return list(zip(*sides, strict=True))
 
     def _epoch_plan(self, epoch: int) -> BatchPlan:
         if self._plan is None or self._plan[0] != epoch:

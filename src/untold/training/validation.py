@@ -31,7 +31,7 @@ def make_validator(
         translations = Translator([trained], decode).translate([source for source, _ in pairs])
         (bleu,) = corpus_scores(
             [translation.text for translation in translations],
-            [_prepare(target, config.data.lowercase) for _, target in pairs],
+            [trained.codec.normalise(target) for _, target in pairs],
             ("bleu",),
             tokenize=config.data.bleu_tokenize,
         )
@@ -67,10 +67,5 @@ def auxiliary_loss(trained: TrainedModel, store: PairStore) -> float:
 
 
 def _batches(trained: TrainedModel, store: PairStore) -> Iterator[Batch]:
-    device = next(trained.model.parameters()).device
     plan = plan_epoch(store, trained.config.train.batch_tokens, seed=0, epoch=0, shuffle=False)
-    return (batch.to(device) for batch in plan.batches(store))
-
-
-def _prepare(text: str, lowercase: bool) -> str:
-    return text.lower() if lowercase else text
+    return plan.batches(store, trained.codec.batch)

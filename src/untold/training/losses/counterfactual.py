@@ -13,7 +13,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from untold.corpus.batching import Batch
-from untold.corpus.vocabulary import BOS, PAD
 
 __all__ = ["SpanDeletion", "TargetWords", "delete_spans"]
 
@@ -60,8 +59,8 @@ def delete_spans(batch: Batch, share: float) -> SpanDeletion | None:
     mask = places <= (lengths - spans)[:, None]
     origin = places + spans[:, None] * (places >= starts[:, None])
     labels = batch.labels[rows].gather(1, origin.clamp(max=batch.labels.shape[1] - 1))
-    labels = labels.masked_fill(~mask, PAD)
-    begin = torch.full_like(labels[:, :1], BOS)
+    labels = labels.masked_fill(~mask, batch.special.pad)
+    begin = torch.full_like(labels[:, :1], batch.special.bos)
     words = TargetWords(labels, mask, batch.labels[rows], batch.target_mask[rows])
-    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, PAD)
+    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, batch.special.pad)
     return SpanDeletion(rows, prefix, words, mask & (places > starts[:, None]), origin)

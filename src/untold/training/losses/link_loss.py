@@ -36,7 +36,6 @@ from torch.nn.functional import pad
 
 from untold.config import TrainConfig
 from untold.corpus.batching import Batch
-from untold.corpus.vocabulary import EOS
 from untold.models.seq2seq import Seq2Seq
 from untold.models.translation_table import TranslationTable
 from untold.training.losses.counterfactual import SpanDeletion
@@ -133,8 +132,7 @@ def find_links(
 ) -> tuple[Links, Float[Tensor, ""]]:
     """Finds the links of a batch; returns them and the loss of the table, summed over words."""
     of_source, of_target = lexicon(batch.source, batch.labels[:, :-1])
-    is_word = batch.source_mask & (batch.source != EOS)
-    said = batch.target_mask[:, 1:]
+    is_word, said = batch.source_words, batch.target_mask[:, 1:]
     prior = _prior(shares.detach(), said, is_word)
     chosen, unexplained = _explain(of_source, prior, is_word)
     by_source, unexplained_too = _explain(of_target.mT, prior.mT, said)

@@ -33,11 +33,14 @@ class Discriminator(nn.Module):
     are read with a window of three words.
     """
 
-    def __init__(self, vocabularies: tuple[int, int], d_judge: int, padding: int = 0) -> None:
-        """`vocabularies` are the sizes of both sides; `padding` is the id whose row stays zero."""
+    def __init__(
+        self, vocabularies: tuple[int, int], padding: tuple[int, int], d_judge: int
+    ) -> None:
+        """`vocabularies` are the sizes, `padding` the padding ids of source and target."""
         super().__init__()
         self.source_words, self.target_words = (
-            nn.Embedding(size, d_judge, padding_idx=padding) for size in vocabularies
+            nn.Embedding(size, d_judge, padding_idx=pad)
+            for size, pad in zip(vocabularies, padding, strict=True)
         )
         self.source_reader, self.target_reader = (
             nn.Conv1d(d_judge, d_judge, 3, padding=1) for _ in vocabularies

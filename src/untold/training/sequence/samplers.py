@@ -14,7 +14,7 @@ from torch import Tensor
 
 from untold.config import DecodeConfig, SequenceConfig
 from untold.corpus.batching import Batch, Ids, pad_rows
-from untold.corpus.vocabulary import BOS, EOS, PAD
+from untold.corpus.vocabulary import SpecialIds
 from untold.decoding import Hypothesis, Sentences, search
 from untold.models.seq2seq import Seq2Seq
 
@@ -50,7 +50,7 @@ def draw_samples(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: 
         own = [[*some, (each, True)] for some, each in zip(own, _references(batch), strict=True)]
     if config.kind == "mrt":
         own = [list(dict(some).items()) for some in own]
-    return collect(own, batch.source.device)
+    return collect(own, batch.special, batch.source.device)
 
 
 def draw_greedy(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: int) -> Samples:
@@ -58,21 +58,23 @@ def draw_greedy(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: i
     settings = {"max_length": longest + 1, "max_ratio": config.max_ratio, "beam": 1}
     found = _search(model, batch, DecodeConfig.model_validate(settings))
     own = [[(hypotheses[0].tokens, hypotheses[0].finished)] for hypotheses in found]
-    return collect(own, batch.source.device)
+    return collect(own, batch.special, batch.source.device)
 
 
 def collect(
-    found: Sequence[Sequence[tuple[tuple[int, ...], bool]]], device: torch.device
+    found: Sequence[Sequence[tuple[tuple[int, ...], bool]]],
+    special: SpecialIds,
+    device: torch.device,
 ) -> Samples:
     """Makes tensors of the translations of each sentence.
 
     Each translation is its tokens, and True if it ended by itself.
     """
     flat = [(row, *each) for row, some in enumerate(found) for each in some]
-    ended: list[Ids] = [(*tokens, EOS) for _, tokens, _ in flat]
-    labels, mask = (part.to(device) for part in pad_rows(ended))
-    begin = torch.full_like(labels[:, :1], BOS)
-    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, PAD)
+    ended: list[Ids] = [(*tokens, special.eos) for _, tokens, _ in flat]
+    labels, mask = (part.to(device) for part in pad_rows(ended, special.pad))
+    begin = torch.full_like(labels[:, :1], special.bos)
+    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, special.pad)
     forced = torch.tensor([not finished for *_, finished in flat], device=device)
     return Samples(
         rows=torch.tensor([row for row, *_ in flat], device=device),
@@ -80,7 +82,7 @@ def collect(
         prefix=prefix,
         labels=labels,
         mask=mask,
-        chosen=mask & ~(forced[:, None] & (labels == EOS)),
+        chosen=mask & ~(forced[:, None] & (labels == special.eos)),
     )
 
 

@@ -36,8 +36,9 @@ class SequenceObjective(Objective):
             if config.kind == "actor_critic":
                 critic = Critic(trained.model.backbone.widths.state, config.d_judge)
             if config.discriminator:
-                sizes = (len(tokenizers.source), len(tokenizers.target))
-                discriminator = Discriminator(sizes, config.d_judge)
+                source, target = tokenizers.special_ids
+                padding = (source.pad, target.pad)
+                discriminator = Discriminator(tokenizers.sizes, padding, config.d_judge)
         reward = reward or make_reward(config, data.bleu_tokenize)
         self.grader = Grader(tokenizers, reward, discriminator, data.max_tokens)
         self.judge_losses: list[Loss] = []

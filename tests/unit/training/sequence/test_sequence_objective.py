@@ -138,6 +138,7 @@ def rows(batch, row):
         batch,
         source=batch.source[row : row + 1, source],
         source_mask=batch.source_mask[row : row + 1, source],
+        source_words=batch.source_words[row : row + 1, source],
         prefix=batch.prefix[row : row + 1, target],
         labels=batch.labels[row : row + 1, target],
         target_mask=batch.target_mask[row : row + 1, target],
