@@ -18,6 +18,7 @@ from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import stop_signals
+from untold.training.losses.objective import check_loss_names
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter, Reporter
 from untold.training.resume import check_unchanged, restore, run_facts
@@ -54,7 +55,8 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
     _check_accumulate(config, ProcessGroup.launched_processes())
-    reward = _reward(config)  # fails before anything is written if something is missing
+    check_loss_names(config.train)  # fails, as the next line does, before anything is written
+    reward = _reward(config)
     processes = ProcessGroup.init(device.type, config.train.timeout_minutes)
     try:
         if config.train.threads is not None:

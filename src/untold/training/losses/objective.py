@@ -19,7 +19,7 @@ from untold.models.seq2seq import Seq2Seq
 from untold.registry import Registry
 from untold.training.losses.loss import Loss, LossContext
 
-__all__ = ["LOSSES", "Losses", "Objective", "auxiliary_ramp"]
+__all__ = ["LOSSES", "Losses", "Objective", "auxiliary_ramp", "check_loss_names"]
 
 _SHIPPED = {
     "nll": "untold.training.losses.cross_entropy:CrossEntropyLoss",
@@ -82,8 +82,8 @@ def auxiliary_ramp(config: TrainConfig, step: int) -> float:
     return min(1.0, since / config.auxiliary_warmup) if config.auxiliary_warmup else 1.0
 
 
-def _find_losses(model: Seq2Seq, config: TrainConfig) -> tuple[Loss, ...]:
-    """Builds the losses with a weight that apply; refuses names in train.losses that mean none."""
+def check_loss_names(config: TrainConfig) -> None:
+    """Refuses names in train.losses that no package has registered as a loss."""
     for name in config.losses:
         if name not in LOSSES:
             raise UntoldError(f"train.losses: {LOSSES.unknown(name)}")
@@ -97,6 +97,11 @@ def _find_losses(model: Seq2Seq, config: TrainConfig) -> tuple[Loss, ...]:
                 f"train.losses.{name}: the class {LOSSES[name].__name__} calls itself "
                 f"{LOSSES[name].name}: give it the name under which it is registered"
             )
+
+
+def _find_losses(model: Seq2Seq, config: TrainConfig) -> tuple[Loss, ...]:
+    """Makes the losses that have a weight and that apply."""
+    check_loss_names(config)
     found = [LOSSES[name]() for name in LOSSES.names if name in _SHIPPED or name in config.losses]
     return tuple(
         loss

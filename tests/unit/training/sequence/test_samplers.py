@@ -19,6 +19,9 @@ def settings(**values):
     return SequenceConfig.model_validate({"kind": "reinforce", "samples": 4} | values)
 
 
+TENSORS = ("source", "source_mask", "source_words", "prefix", "labels", "target_mask", "indices")
+
+
 def drawn(seed, batch=BATCH, model=None, **values):
     model = toy_model() if model is None else model  # building draws weights, too
     torch.manual_seed(seed)
@@ -44,10 +47,7 @@ def test_what_is_drawn_for_a_sentence_does_not_hang_on_its_batch():
     for row in range(3):
         part = replace(
             BATCH,
-            **{
-                name: getattr(BATCH, name)[row : row + 1]
-                for name in ("source", "source_mask", "prefix", "labels", "target_mask", "indices")
-            },
+            **{name: getattr(BATCH, name)[row : row + 1] for name in TENSORS},
         )
         assert by_sentence(drawn(3, part)) == [whole[row]]
 
