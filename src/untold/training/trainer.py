@@ -151,16 +151,16 @@ class Trainer:
         if self.config.freeze_backbone:
             self.model.backbone.eval()  # the frozen model works as in translation, without dropout
         local_tokens = sum(batch.target_tokens for _, batch in batches)
-        stop_requested = self.interrupted.signal != 0
-        tokens, stops = self.processes.all_reduce_sum(
-            [float(local_tokens), float(stop_requested)], self.device
-        )
-        if stops and not stop_requested:  # another process got the signal
-            self.interrupted.signal = signal.SIGTERM
+        tokens, stop = self._agree(local_tokens)
         self.optimizer.zero_grad(set_to_none=True)
         sums, suspects = dict.fromkeys(self.objective.names, 0.0), []
         for position, batch in batches:
-            parts = self._backward(batch, tokens, progress.step, position)
+            torch.manual_seed(_seed(self.config.seed, progress.step, position))
+            with mixed_precision(self.device, self.config):
+                losses = self.objective(batch, progress.step)
+            if losses.total.requires_grad:  # a frozen run learns nothing before its losses begin
+                (losses.total / tokens).backward()
+            parts = {name: float(value) for name, value in losses.parts.items()}
             sums = {name: sums[name] + parts.get(name, 0.0) for name in sums}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)
@@ -170,16 +170,17 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate * group["factor"]
             self.optimizer.step()
-        return Update(norm, int(tokens), sums, stops > 0, tuple(suspects))
+        return Update(norm, tokens, sums, stop, tuple(suspects))
 
-    def _backward(self, batch: Batch, tokens: float, step: int, position: int) -> dict[str, float]:
-        """Adds the gradient of one batch; returns the figures of its losses."""
-        torch.manual_seed(_seed(self.config.seed, step, position))
-        with mixed_precision(self.device, self.config):
-            losses = self.objective(batch, step)
-        if losses.total.requires_grad:  # a frozen run learns nothing before its losses begin
-            (losses.total / tokens).backward()
-        return {name: float(value) for name, value in losses.parts.items()}
+    def _agree(self, local_tokens: int) -> tuple[int, bool]:
+        """Sums the target tokens over all processes; True if any process was asked to stop."""
+        stop_requested = self.interrupted.signal != 0
+        tokens, stops = self.processes.all_reduce_sum(
+            [float(local_tokens), float(stop_requested)], self.device
+        )
+        if stops and not stop_requested:  # another process got the signal
+            self.interrupted.signal = signal.SIGTERM
+        return int(tokens), stops > 0
 
     def _reduce_and_clip(self) -> float:
         """Sums gradients over all processes and clips model and judges, each by its own norm.
@@ -229,7 +230,7 @@ class Trainer:
             if dropout := self.trained.config.tokenizer.dropout:
                 seed = _seed(self.config.seed, epoch, numbers[position])
                 pairs = self.codec.resample(pairs, dropout, seed)  # makes batches somewhat longer
-            batches.append((position, plan.batch(pairs, numbers[position], self.codec.batch)))
+            batches.append((position, self.codec.batch(pairs, plan.indices(numbers[position]))))
         return batches
 
     def _epoch_plan(self, epoch: int) -> BatchPlan:

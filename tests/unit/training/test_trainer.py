@@ -17,7 +17,7 @@ from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
 from untold.training.learning_rate_schedule import learning_rate
-from untold.training.losses.objective import Losses, Objective
+from untold.training.losses.objective import Objective
 from untold.training.progress import Progress, Validation
 from untold.training.reporter import Reporter
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
@@ -241,7 +241,8 @@ def poison(monkeypatch, bad, value=math.nan):
     def poisoned(self, batch, step):
         losses = plain(self, batch, step)
         if set(bad) & set(batch.indices.tolist()):
-            return Losses(losses.total * value, {k: v * value for k, v in losses.parts.items()})
+            parts = {k: v * value for k, v in losses.parts.items()}
+            return replace(losses, total=losses.total * value, parts=parts)
         return losses
 
     monkeypatch.setattr(Objective, "__call__", poisoned)

@@ -38,6 +38,9 @@ class Bags:
     sums: Float[Tensor, "b t d"]
 
 
+Side = tuple[Float[Tensor, "b t _"], nn.Linear, Bags]  # vectors, the head that reads them, bags
+
+
 class BagOfWordsLoss(Loss):
     """Predicts the words before a position from its past capsules, the rest from the future."""
 
@@ -55,7 +58,8 @@ class BagOfWordsLoss(Loss):
         """Computes the bags of the true prefixes."""
         labels, mask = context.batch.labels, context.batch.target_mask
         words = TargetWords(labels, mask, labels, mask)
-        return _capsule_bag_loss(context, context.separated, words, mask)
+        sides = _capsule_sides(context, context.separated, words)
+        return mean_bag_loss(sides, mask, context.damped_embedding, context.config)
 
 
 class CounterfactualBagLoss(BagOfWordsLoss):
@@ -72,7 +76,8 @@ class CounterfactualBagLoss(BagOfWordsLoss):
         if context.counterfactual is None:
             return None
         cut, separated = context.counterfactual
-        return _capsule_bag_loss(context, separated, cut.words, cut.after)
+        sides = _capsule_sides(context, separated, cut.words)
+        return mean_bag_loss(sides, cut.after, context.damped_embedding, context.config)
 
 
 def sentence_bags(
@@ -117,7 +122,7 @@ def bag_loss(
 
 
 def mean_bag_loss(
-    sides: Sequence[tuple[Float[Tensor, "b t _"], nn.Linear, Bags]],
+    sides: Sequence[Side],
     steps: Bool[Tensor, "b t"],
     embedding: Float[Tensor, "v d"],
     config: TrainConfig,
@@ -125,7 +130,7 @@ def mean_bag_loss(
     """Averages the bag losses over the `steps` of each sentence and sums over the sentences.
 
     With train.bow_share below one it computes a random sample of the steps and scales their sum,
-    so that its mean is right. A side is vectors, the head that reads them, and their bags.
+    so that its mean is right.
     """
     per_step = steps.to(embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
     chosen, scale = steps.flatten().nonzero().flatten(), 1.0
@@ -144,11 +149,10 @@ def mean_bag_loss(
     return total
 
 
-def _capsule_bag_loss(
-    context: LossContext, separated: Separated, words: TargetWords, steps: Bool[Tensor, "b t"]
-) -> Float[Tensor, ""]:
-    """Adds the losses of past and future bags."""
-    heads, embedding = context.past_future.heads, context.damped_embedding
-    past, future = sentence_bags(words, embedding, context.config.bow_window)
-    sides = [(separated.past, heads.bow_past, past), (separated.future, heads.bow_future, future)]
-    return mean_bag_loss(sides, steps, embedding, context.config)
+def _capsule_sides(
+    context: LossContext, separated: Separated, words: TargetWords
+) -> tuple[Side, Side]:
+    """Pairs past and future capsules with their heads and bags."""
+    heads = context.past_future.heads
+    past, future = sentence_bags(words, context.damped_embedding, context.config.bow_window)
+    return (separated.past, heads.bow_past, past), (separated.future, heads.bow_future, future)

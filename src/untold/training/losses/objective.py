@@ -51,27 +51,29 @@ class Objective:
     def __init__(self, model: Seq2Seq, config: TrainConfig) -> None:
         self.model = model
         self.config = config
-        self.losses = _find_losses(model, config)
-        self.names = ("loss", *(loss.name for loss in self.losses))  # the columns of the log
+        losses = _find_losses(model, config)
+        self.losses = tuple((loss, loss.weight(config)) for loss in losses)
+        self.names = ("loss", *(loss.name for loss in losses))  # the columns of the log
         self.judges = nn.ModuleDict()  # networks that learn beside the model: see sequence/
 
     def __call__(self, batch: Batch, step: int) -> Losses:
         """Runs the model on a batch and adds up the losses; `step` counts updates from 1."""
         outputs = self.model(batch.source, batch.source_mask, batch.prefix)
-        return self.supervised(LossContext(self.model, outputs, batch, self.config, step))
-
-    def supervised(self, context: LossContext) -> Losses:
-        """Adds up what is learnt from the reference."""
-        total = torch.zeros((), device=context.batch.labels.device)
+        context = LossContext(self.model, outputs, batch, self.config, step)
+        total = torch.zeros((), device=batch.labels.device)
         parts = {"loss": total}
-        ramp = auxiliary_ramp(self.config, context.step)
-        for loss in self.losses:
-            scale = loss.weight(self.config) * (ramp if loss.auxiliary else 1.0)
+        ramp = auxiliary_ramp(self.config, step)
+        for loss, weight in self.losses:
+            scale = ramp * weight if loss.auxiliary else weight
             value = loss.value(context) if scale else None
             if value is not None:
                 total = total + scale * value
                 parts[loss.name] = context.figures.get(loss.name, value).detach()
-        return Losses(total, parts | {"loss": total.detach()})
+        return self.extend(Losses(total, parts | {"loss": total.detach()}), context)
+
+    def extend(self, supervised: Losses, context: LossContext) -> Losses:  # noqa: ARG002
+        """Adds terms that are not learnt from the reference; the plain objective has none."""
+        return supervised
 
 
 def auxiliary_ramp(config: TrainConfig, step: int) -> float:

@@ -8,7 +8,6 @@ The source is encoded once: the pass over the reference and the one over all sam
 
 import torch
 
-from untold.corpus.batching import Batch
 from untold.storage.model_directory import TrainedModel
 from untold.training.losses.loss import Loss, LossContext
 from untold.training.losses.objective import Losses, Objective
@@ -54,12 +53,9 @@ class SequenceObjective(Objective):
         self.sequence_loss = SequenceLoss(self.grader, critic_loss)
         self.names = (*self.names, self.sequence_loss.name, "reward", *self.judges)
 
-    def __call__(self, batch: Batch, step: int) -> Losses:
-        """Computes the loss of a batch; `step` counts updates from 1."""
-        outputs = self.model(batch.source, batch.source_mask, batch.prefix)
-        context = LossContext(self.model, outputs, batch, self.config, step)
-        plain = self.supervised(context)
-        total, parts = plain.total, plain.parts
+    def extend(self, supervised: Losses, context: LossContext) -> Losses:
+        """Mixes in the estimator's loss and adds those of the judges."""
+        total, parts = supervised.total, dict(supervised.parts)
         parts["reward"] = context.once(self.grader.reward_figure)
         value, mix = self.sequence_loss.value(context), self.sequence_loss.weight(self.config)
         if value is not None:

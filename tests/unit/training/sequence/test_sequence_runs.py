@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from untold.errors import UntoldError
 from untold.storage.model_directory import load_model, read_tensors
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
-from untold.training.losses.objective import Losses, Objective
+from untold.training.losses.objective import Objective
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter
 from untold.training.sequence.sequence_objective import SequenceObjective
@@ -173,7 +174,7 @@ class TrappedObjective(Objective):
 
     def __call__(self, batch, step):
         losses = super().__call__(batch, step)
-        return Losses(losses.total + self.judges.size * self.judges.weight, losses.parts)
+        return replace(losses, total=losses.total + self.judges.size * self.judges.weight)
 
 
 @pytest.mark.parametrize("size", [1e6, math.inf])
