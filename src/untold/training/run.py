@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from untold.errors import UntoldError
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model, load_weights
+from untold.threads import ThreadKeeper, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints, restore_optimizer
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import stop_signals
@@ -123,6 +124,8 @@ def _train(
     if world.is_main:
         save = partial(checkpoints.save, trained, optimizer, facts)
         hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), goal)
+    if keeper := _thread_keeper(trained, setting, facts):
+        hooks = replace(hooks, after_update=keeper.recheck)
     reporter.begin(progress.step)
     progress = Trainer(trained, optimizer, data.train, setting, hooks).run(progress)
     world.wait()
@@ -230,6 +233,18 @@ def _facts(config: Config, data: TrainingData) -> dict[str, Any]:
             "threads": torch.get_num_threads(),
         },
     }
+
+
+def _thread_keeper(
+    trained: TrainedModel, setting: RunContext, facts: dict[str, Any]
+) -> ThreadKeeper | None:
+    """None: the user chose the threads, or several processes must form the same sums."""
+    parameters = list(trained.model.parameters())
+    is_fixed = trained.config.train.threads is not None or setting.world.size > 1
+    if is_fixed or parameters[0].is_cuda or not is_ours_to_choose():
+        return None
+    sizes = sum(p.numel() for p in parameters)
+    return ThreadKeeper(sizes, setting.reporter.say, facts["environment"]).start()
 
 
 def _device(config: Config) -> torch.device:

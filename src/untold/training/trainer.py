@@ -31,7 +31,7 @@ __all__ = ["Hooks", "RunContext", "Trainer", "make_optimizer"]
 _SHOWN = 8  # places named in one message
 
 
-def _nothing(_: Progress) -> None:
+def _nothing(_: Progress | int) -> None:
     """The hook of a process that writes nothing."""
 
 
@@ -46,6 +46,7 @@ class Hooks:
     save: Callable[[Progress], None] = _nothing
     save_best: Callable[[Progress], None] = _nothing
     goal: Goal | None = None
+    after_update: Callable[[int], None] = _nothing
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Trainer:
             progress = replace(progress, seconds=progress.seconds + seconds)
             meter.add(update, seconds)
             self.reporter.step(progress.step)
+            self.hooks.after_update(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
             if update.stop:  # saved at once: who asks a run to stop does not wait for a validation
