@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from toys import toy_config, write_corpus
 from untold.threads import (
     SMALL_MODEL,
     Surroundings,
@@ -21,6 +22,8 @@ from untold.threads import (
     read_quota,
     read_surroundings,
 )
+from untold.training.checkpoint import Checkpoint, Checkpoints
+from untold.training.run import RunOptions, train
 
 BUSY_SPIN = 1000
 LARGE = 10 * SMALL_MODEL
@@ -271,3 +274,38 @@ def test_the_keeper_starts_with_what_the_machine_and_the_model_allow():
     torch.set_num_threads(2)
     quiet.keeper.start()
     assert (torch.get_num_threads(), quiet.said, quiet.facts) == (2, [], {"threads": 2})
+
+
+@pytest.fixture
+def started_by_us(monkeypatch):
+    """The process looks as if `choose_at_startup` had chosen for it."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UNTOLD_CHOSE", "")
+
+
+def toy_run(folder: Path, **train_settings) -> Checkpoint:
+    root = write_corpus(folder / "corpus")
+    settings = {"steps": 4, "save_every": 4, "validate_every": 4} | train_settings
+    train(toy_config(root, train=settings), RunOptions(folder / "run"))
+    checkpoint = Checkpoints(folder / "run", 2).latest(print)
+    assert checkpoint is not None
+    return checkpoint
+
+
+def test_training_watches_the_machine_after_every_update(tmp_path, monkeypatch, started_by_us):
+    steps: list[int] = []
+    monkeypatch.setattr(ThreadKeeper, "recheck", lambda _, step: steps.append(step))
+    checkpoint = toy_run(tmp_path, threads=None)
+    assert steps == [1, 2, 3, 4]
+    assert checkpoint.facts["environment"]["threads"] == 1  # the toy is a small model
+
+
+def test_a_run_with_threads_of_its_own_is_left_alone(tmp_path, monkeypatch, started_by_us):
+    monkeypatch.setattr(ThreadKeeper, "recheck", lambda *_: pytest.fail("nothing to check"))
+    checkpoint = toy_run(tmp_path, threads=2)
+    assert checkpoint.facts["environment"]["threads"] == torch.get_num_threads() == 2
+
+
+def test_a_run_from_python_is_left_alone(tmp_path):
+    assert toy_run(tmp_path, threads=None).facts["environment"]["threads"] == 2
