@@ -35,7 +35,7 @@ __all__ = [
 SMALL_MODEL = 30_000  # parameters; two threads train a smaller model no faster than one
 _BUSY_SPIN = 1_000  # rounds that an idle thread spins on a busy machine before it sleeps
 _CHECK_SECONDS = 10.0  # between two looks at the machine during training
-_SAMPLES, _PAUSE = 5, 0.003  # one look: so many readings, so many seconds apart
+_SAMPLES, _PAUSE = 5, 0.005  # one look: so many readings, so many seconds apart
 _ROOT = Path("/")
 
 # A user who sets one of these has chosen, and nothing is changed.
@@ -112,7 +112,7 @@ def _user_chose(environ: MutableMapping[str, str]) -> bool:
 
 
 def read_surroundings(root: Path = _ROOT) -> Surroundings:
-    """Look at affinity, cgroup quota and load; takes some milliseconds."""
+    """Look at affinity, cgroup quota and load; this takes 20 milliseconds."""
     cpus, machine = _affinity(), os.cpu_count() or 1
     # The kernel counts the whole machine; on a part of it we expect our share of the others.
     others = round(count_others(root) * min(len(cpus) / machine, 1.0))
