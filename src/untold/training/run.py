@@ -238,7 +238,7 @@ def _facts(config: Config, data: TrainingData) -> dict[str, Any]:
 def _thread_keeper(
     trained: TrainedModel, setting: RunContext, facts: dict[str, Any]
 ) -> ThreadKeeper | None:
-    """None: the user chose the threads, or several processes must form the same sums."""
+    """Return None if the user chose the threads, or if several processes must agree on sums."""
     parameters = list(trained.model.parameters())
     is_fixed = trained.config.train.threads is not None or setting.world.size > 1
     if is_fixed or parameters[0].is_cuda or not is_ours_to_choose():
