@@ -8,8 +8,6 @@ from toys import checkpoint_contents, write_corpus
 from untold.errors import UntoldError
 from untold.training import resume
 
-BPE_DROPOUT = {"size": 40, "dropout": 0.2}
-
 
 def at(run, step):
     return run / "checkpoints" / f"step-{step:08d}"
