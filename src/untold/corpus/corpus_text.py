@@ -1,4 +1,4 @@
-"""The text of a corpus, read once: later passes come from a temporary copy on disk.
+"""Reads the text of a corpus once; later passes come from a temporary copy on disk.
 
 Learning a vocabulary and encoding the corpus each need all of its text. Reading it again would
 unpack, parse and, for a dataset of a hub, fetch it again, and it might have changed meanwhile.

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from untold.errors import UntoldError
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model
+from untold.threads import ThreadKeeper, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import stop_signals
@@ -109,6 +111,8 @@ def _train(
     if processes.is_main:
         save = partial(checkpoints.save, trained, optimizer, facts)
         hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), objective)
+    if keeper := _thread_keeper(trained, context, facts):
+        hooks = replace(hooks, after_update=keeper.recheck)
     reporter.begin(progress.step)
     progress = Trainer(trained, optimizer, data.train, context, hooks).run(progress)
     processes.barrier()
@@ -146,6 +150,18 @@ def _freeze(model: Seq2Seq, warm: WarmStart | None, *, is_resumed: bool) -> None
             f"({len(strange)} such tensors), which would stay untrained: give [model] its shape"
         )
     model.freeze_backbone()
+
+
+def _thread_keeper(
+    trained: TrainedModel, context: RunContext, facts: dict[str, Any]
+) -> ThreadKeeper | None:
+    """Return None if the user chose the threads, or if several processes must agree on sums."""
+    parameters = list(trained.model.parameters())
+    is_fixed = trained.config.train.threads is not None or context.processes.world_size > 1
+    if is_fixed or parameters[0].is_cuda or not is_ours_to_choose():
+        return None
+    sizes = sum(p.numel() for p in parameters)
+    return ThreadKeeper(sizes, context.reporter.say, facts["environment"]).start()
 
 
 def _device(config: Config) -> torch.device:

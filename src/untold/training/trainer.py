@@ -32,7 +32,7 @@ __all__ = ["Hooks", "RunContext", "Trainer", "make_optimizer", "mixed_precision"
 _SHOWN = 8  # pairs that one message names at most
 
 
-def _nothing(_: Progress) -> None:
+def _nothing(_: Progress | int) -> None:
     """Does nothing: the hook of a process that writes no files."""
 
 
@@ -47,6 +47,7 @@ class Hooks:
     save: Callable[[Progress], None] = _nothing
     save_best: Callable[[Progress], None] = _nothing
     objective: Objective | None = None
+    after_update: Callable[[int], None] = _nothing
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class Trainer:
             progress = replace(progress, seconds=progress.seconds + seconds)
             meter.add(update, seconds)
             self.reporter.step(progress.step)
+            self.hooks.after_update(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
             if update.stop:  # saves at once, without a validation, since someone waits
