@@ -1,4 +1,7 @@
-"""Which continuations are worth keeping. Ties go to the lower beam, then to the lower token id."""
+"""The continuations of hypotheses that a search keeps: a top-k over beams and tokens.
+
+Ties go to the lower beam, then to the lower token id.
+"""
 
 from dataclasses import dataclass
 
@@ -6,9 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from untold.corpus.vocabulary import PAD
-
-__all__ = ["Candidates", "best_candidates", "best_tokens"]
+__all__ = ["COLUMN", "Candidates", "best_candidates", "best_tokens"]
 
 COLUMN = 16  # measured: the height at which a large vocabulary is searched fastest
 
@@ -18,12 +19,12 @@ class Candidates:
     """Continuations of the beams of each sentence, best first; a score of -inf is no candidate."""
 
     scores: Float64[Tensor, "b m"]  # log-probability of the whole hypothesis
-    log_probs: Float[Tensor, "b m"]  # of its last token
+    log_probs: Float[Tensor, "b m"]  # log-probability of its last token
     beams: Int[Tensor, "b m"]  # which hypothesis it continues
-    tokens: Int[Tensor, "b m"]  # PAD where it is no candidate
+    tokens: Int[Tensor, "b m"]  # padding where it is no candidate
 
     def select(self, rows: Int[Tensor, " r"]) -> "Candidates":
-        """Those of the sentences at `rows`, without columns that hold no candidate of theirs."""
+        """Keep the sentences at `rows`, without columns that hold no candidate of theirs."""
         scores = self.scores[rows]
         width = int((scores > -torch.inf).any(0).sum())
         return Candidates(
@@ -33,22 +34,25 @@ class Candidates:
             self.tokens[rows, :width],
         )
 
-    def without(self, gone: Bool[Tensor, "b m"]) -> "Candidates":
-        """Those that are not gone, in their order; what is no candidate comes last."""
+    def without(self, gone: Bool[Tensor, "b m"], pad: int) -> "Candidates":
+        """Remove those that are `gone`; the others keep their order and come first."""
         scores = self.scores.masked_fill(gone, -torch.inf)
         order = (scores == -torch.inf).byte().sort(dim=1, stable=True).indices
         return Candidates(
             scores.gather(1, order),
             self.log_probs.gather(1, order),
             self.beams.gather(1, order),
-            self.tokens.masked_fill(gone, PAD).gather(1, order),
+            self.tokens.masked_fill(gone, pad).gather(1, order),
         )
 
 
 def best_candidates(
-    log_probs: Float[Tensor, "b n v"], scores: Float64[Tensor, "b n"], room: Int[Tensor, " b"]
+    log_probs: Float[Tensor, "b n v"],
+    scores: Float64[Tensor, "b n"],
+    room: Int[Tensor, " b"],
+    pad: int,
 ) -> Candidates:
-    """The best continuations of all beams, as many as each sentence has `room` for."""
+    """Find the best continuations of all beams, as many as each sentence has `room` for."""
     most = int(room.max())
     values, tokens = best_tokens(log_probs, most)
     totals = (scores[..., None] + values).flatten(1)
@@ -60,21 +64,21 @@ def best_candidates(
         totals,
         values.flatten(1).gather(1, order),
         order // values.shape[-1],
-        tokens.flatten(1).gather(1, order).masked_fill(totals == -torch.inf, PAD),
+        tokens.flatten(1).gather(1, order).masked_fill(totals == -torch.inf, pad),
     )
 
 
 def best_tokens(
     log_probs: Float[Tensor, "b n v"], count: int
 ) -> tuple[Float[Tensor, "b n k"], Int[Tensor, "b n k"]]:
-    """The best tokens of each row in the order of their ids; of equals the lower ids."""
+    """Find the best tokens of each row and sort them by id; of equals the lower ids win."""
     count = min(count, log_probs.shape[-1])
     values, tokens = _top(log_probs, min(count + 1, log_probs.shape[-1]))
     if values.shape[-1] > count:
         last, next_best = values[..., count - 1], values[..., count]
         tied = (last == next_best) & (last > -torch.inf)
         values, tokens = values[..., :count], tokens[..., :count]
-        if bool(tied.any()):  # topk takes any of them
+        if bool(tied.any()):  # topk returns any of the tied tokens
             tokens = tokens.clone()
             by_id = log_probs[tied].sort(descending=True, stable=True).indices
             tokens[tied] = by_id[:, :count]
@@ -85,10 +89,10 @@ def best_tokens(
 def _top(
     log_probs: Float[Tensor, "b n v"], count: int
 ) -> tuple[Float[Tensor, "b n k"], Int[Tensor, "b n k"]]:
-    """topk in less time: the best `count` lie in the `count` columns whose maxima are the best.
+    """Compute topk in less time: the best `count` lie in the columns with the best maxima.
 
-    The vocabulary is written as rows of `width` ids under each other; what is left over joins at
-    the end. Maxima down columns run at the speed of memory, which topk does not.
+    The vocabulary is written as rows of `width` ids under each other; the ids that are left over
+    are added at the end. Maxima over columns run at the speed of memory, which topk does not.
     """
     width = log_probs.shape[-1] // COLUMN
     if width < COLUMN * count:

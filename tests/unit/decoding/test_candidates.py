@@ -36,7 +36,7 @@ def test_what_is_forbidden_is_no_tie():
 
 def candidates(log_probs, scores, room):
     scores = torch.tensor(scores, dtype=torch.float64)
-    return best_candidates(torch.tensor(log_probs), scores, torch.tensor(room))
+    return best_candidates(torch.tensor(log_probs), scores, torch.tensor(room), PAD)
 
 
 def test_best_candidates_rank_whole_hypotheses_and_ties_take_the_lower_beam():
@@ -70,7 +70,7 @@ def test_few_tokens_are_few_candidates():
 
 def test_what_goes_on_moves_up_and_empty_columns_go():
     found = candidates([[[-1.0, -2.0, -3.0]]] * 2, [[0.0]] * 2, [3, 3])
-    left = found.without(torch.tensor([[True, False, False], [False, True, True]]))
+    left = found.without(torch.tensor([[True, False, False], [False, True, True]]), PAD)
     assert left.tokens.tolist() == [[1, 2, PAD], [0, PAD, PAD]]
     assert left.scores.tolist() == [[-2.0, -3.0, -torch.inf], [-1.0, *[-torch.inf] * 2]]
     assert left.select(torch.tensor([0, 1])).tokens.tolist() == [[1, 2], [0, PAD]]
