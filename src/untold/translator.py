@@ -127,7 +127,9 @@ class Translator:
         needs a model that separates past and future. With it or with `attention`, the translations
         of a model that copies also carry `copying`.
         """
-        wanted = self._wanted(attention, assignments)
+        wanted: frozenset[str] = frozenset()
+        if attention or assignments:
+            wanted = self._wanted(attention, assignments)
         if isinstance(text, str):
             begins = [prefix] if isinstance(prefix, str) else list(prefix)
             return self._translate([text], 0, begins, wanted)[0]
@@ -246,15 +248,16 @@ class Translator:
 
     def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
         ids, mask = self.codec.pad_sources([segment.ids for segment in segments])
-        own, theirs = self.tokenizers.special_ids
-        prefixes = tuple(segment.prefix for segment in segments)
+        words, prefixes = None, tuple(segment.prefix for segment in segments)
+        if self.decode.coverage_penalty:
+            words = mask & (ids != self.tokenizers.source.special_ids.eos)
         return Sentences(
             ids,
             mask,
-            theirs,
+            self.tokenizers.target.special_ids,
             prefixes if any(prefixes) else None,
             tuple(first + segment.text for segment in segments),
-            mask & (ids != own.eos),
+            words,
         )
 
     def _finish(self, hypotheses: Sequence[Hypothesis], source: Sequence[int]) -> Translation:

@@ -20,16 +20,23 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig
-from untold.decoding.candidates import Candidates, best_candidates
 from untold.decoding.constraints import Constraints
 from untold.decoding.hypotheses import BackPointers, End, FinishedHypotheses
 from untold.decoding.interface import NOT_NUMBERS, Hypothesis, Searchable, Sentences
 from untold.decoding.penalties import CoveragePenalty, Covered, length_penalty
-from untold.decoding.sampling import draw_candidates, uniforms
+from untold.decoding.sampling import draw, uniforms
+from untold.decoding.top_k import best_tokens
 from untold.errors import UntoldError
 from untold.models.seq2seq import Step
 
-__all__ = ["SearchStep", "beam_search", "search"]
+__all__ = [
+    "Candidates",
+    "SearchStep",
+    "beam_search",
+    "best_candidates",
+    "continue_with",
+    "search",
+]
 
 
 def search(
@@ -59,7 +66,8 @@ def beam_search(
     with torch.inference_mode():
         if config.sample:
             sentences = sentences.repeated(config.nbest)
-        step = _start(model, sentences, config)
+        source = model.encode(sentences.source_ids, sentences.source_mask)
+        step = _start(sentences, config, source, model.start(source, 1))
         if config.sample:
             chances = uniforms(sentences, config, step.constraints.limits)
     covered = step.covered
@@ -75,8 +83,8 @@ def beam_search(
                 room = config.beam - step.finished.counts[step.live]
                 candidates = best_candidates(log_probs, step.scores, room, sentences.special.pad)
             else:
-                chance = chances[step.live, step.length, None]
-                candidates = draw_candidates(log_probs, step.scores, chance, config)
+                tokens = draw(log_probs, chances[step.live, step.length, None], config)
+                candidates = continue_with(tokens, log_probs, step.scores)
             step = _advance(step, predicted, candidates)
         yield step
 
@@ -110,8 +118,8 @@ class SearchStep:
         coverage penalty.
         """
         options = [kept[:1] for kept in self.finished.kept]
-        penalty, width = length_penalty(float(self.length), self.config.length_penalty), self.width
-        totals = self.scores[:, 0].tolist()
+        penalty = length_penalty(float(self.length), self.config.length_penalty)
+        totals, width = self.scores[:, 0].tolist(), self.last.shape[1]
         for position, number in enumerate(self.live.tolist()):
             total = totals[position]
             growing = End(total / penalty, total, self.length, position * width)
@@ -121,11 +129,6 @@ class SearchStep:
     def nbest(self) -> list[list[Hypothesis]]:
         """Build the finished hypotheses of each sentence, best first: at least one."""
         return self._build(self.finished.kept)
-
-    @property
-    def width(self) -> int:
-        """Count the growing hypotheses of each live sentence."""
-        return self.last.shape[1]
 
     def ended(self, finished: FinishedHypotheses) -> "SearchStep":
         """Add the last token: no sentence is live any more."""
@@ -160,11 +163,81 @@ class SearchStep:
         return [[next(found) for _ in group] for group in groups]
 
 
-def _start(model: Searchable, sentences: Sentences, config: DecodeConfig) -> SearchStep:
-    """Encode the sources and begin one empty hypothesis of each."""
-    ids, device = sentences.source_ids, sentences.source_ids.device
-    constraints, coverage = Constraints.of(sentences, config), CoveragePenalty.of(config)
-    source = model.encode(ids, sentences.source_mask)
+@dataclass(frozen=True)
+class Candidates:
+    """Continuations of the beams of each sentence, best first; a score of -inf is no candidate."""
+
+    scores: Float64[Tensor, "b m"]  # log-probability of the whole hypothesis
+    log_probs: Float[Tensor, "b m"]  # log-probability of its last token
+    beams: Int[Tensor, "b m"]  # which hypothesis it continues
+    tokens: Int[Tensor, "b m"]  # padding where it is no candidate
+
+    def select(self, rows: Int[Tensor, " r"]) -> "Candidates":
+        """Keep the sentences at sorted `rows`, without columns that are empty for all."""
+        everyone = len(rows) == len(self.scores)
+        scores = self.scores if everyone else self.scores[rows]
+        width = int((scores > -torch.inf).any(0).sum())
+        if everyone and width == scores.shape[1]:
+            return self
+        return Candidates(
+            scores[:, :width],
+            self.log_probs[rows, :width],
+            self.beams[rows, :width],
+            self.tokens[rows, :width],
+        )
+
+    def without(self, gone: Bool[Tensor, "b m"], pad: int) -> "Candidates":
+        """Remove those that are `gone`; the others keep their order and come first."""
+        scores = self.scores.masked_fill(gone, -torch.inf)
+        order = (scores == -torch.inf).byte().sort(dim=1, stable=True).indices
+        return Candidates(
+            scores.gather(1, order),
+            self.log_probs.gather(1, order),
+            self.beams.gather(1, order),
+            self.tokens.masked_fill(gone, pad).gather(1, order),
+        )
+
+
+def best_candidates(
+    log_probs: Float[Tensor, "b n v"],
+    scores: Float64[Tensor, "b n"],
+    room: Int[Tensor, " b"],
+    pad: int,
+) -> Candidates:
+    """Find the best continuations of all beams, as many as each sentence has `room` for.
+
+    Ties go to the lower beam, then to the lower token id.
+    """
+    most = int(room.max())
+    values, tokens = best_tokens(log_probs, most)
+    totals = (scores[..., None] + values).flatten(1)
+    totals, order = totals.sort(dim=1, descending=True, stable=True)
+    totals, order = totals[:, :most], order[:, :most]
+    beyond = torch.arange(totals.shape[1], device=room.device) >= room[:, None]
+    totals = totals.masked_fill(beyond, -torch.inf)
+    return Candidates(
+        totals,
+        values.flatten(1).gather(1, order),
+        order // values.shape[-1],
+        tokens.flatten(1).gather(1, order).masked_fill(totals == -torch.inf, pad),
+    )
+
+
+def continue_with(
+    tokens: Int[Tensor, "b 1"], log_probs: Float[Tensor, "b 1 v"], scores: Float64[Tensor, "b 1"]
+) -> Candidates:
+    """Continue each sentence's only hypothesis with a given token."""
+    values = log_probs.gather(-1, tokens[..., None]).squeeze(-1)
+    return Candidates(scores + values, values, torch.zeros_like(tokens), tokens)
+
+
+def _start(sentences: Sentences, config: DecodeConfig, source: Any, state: Any) -> SearchStep:
+    """Begin one empty hypothesis of each sentence."""
+    ids, device, covered = sentences.source_ids, sentences.source_ids.device, None
+    constraints = Constraints.of(sentences, config)
+    coverage = CoveragePenalty.of(config) if config.coverage_penalty else None
+    if coverage is not None:
+        covered = Covered.nothing(coverage, sentences.words(), 1)
     last = torch.full((len(ids), 1), sentences.special.bos, device=device)
     kept = 1 if config.sample else config.nbest
     return SearchStep(
@@ -175,10 +248,10 @@ def _start(model: Searchable, sentences: Sentences, config: DecodeConfig) -> Sea
         constraints=constraints,
         bounds=length_penalty(constraints.limits.double(), config.length_penalty),
         source=source,
-        state=model.start(source, 1),
+        state=state,
         last=last,
         scores=torch.zeros(last.shape, dtype=torch.float64, device=device),
-        covered=None if coverage is None else Covered.nothing(coverage, sentences.words(), 1),
+        covered=covered,
         pointers=BackPointers(last.flatten()),
         finished=FinishedHypotheses.none(len(ids), kept, device),
     )
@@ -215,7 +288,7 @@ def _advance(step: SearchStep, predicted: Step, candidates: Candidates) -> Searc
     if not len(still):
         return step.ended(finished)
     candidates = candidates.select(still)
-    rows = (still[:, None] * step.width + candidates.beams).flatten()
+    rows = (still[:, None] * step.last.shape[1] + candidates.beams).flatten()
     step.pointers.append(rows, candidates.tokens.flatten(), candidates.log_probs.flatten())
     all_stay, count = len(still) == len(step.live), step.last.numel()
     in_place = len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device))
@@ -253,7 +326,7 @@ def _ends(
         step.live[positions],
         scores[ending],
         candidates.scores[ending],
-        positions * step.width + candidates.beams[ending],
+        positions * step.last.shape[1] + candidates.beams[ending],
         candidates.log_probs[ending],
         step.constraints.limits[positions] > length + 1,
     )

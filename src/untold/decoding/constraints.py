@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SpecialIds
 from untold.decoding.interface import Sentences
 from untold.errors import UntoldError
 
@@ -35,7 +34,8 @@ SLACK = 10  # tokens that a translation may have beyond max_ratio times its sour
 class Constraints:
     """Holds the constraints of each sentence that is still being searched."""
 
-    special: SpecialIds
+    eos: int
+    forbidden: tuple[int, ...]  # ids that are never generated
     limits: Int[Tensor, " b"]  # most tokens, EOS counted
     shortest: int  # the least of the limits
     prefixes: Int[Tensor, "b p"] | None  # FREE after the end of each
@@ -49,7 +49,8 @@ class Constraints:
         if sentences.prefixes:
             prefixes = _padded(sentences.prefixes, limits.device)
         return cls(
-            sentences.special,
+            sentences.special.eos,
+            sentences.special.forbidden,
             limits,
             int(limits.min()),
             prefixes,
@@ -71,13 +72,13 @@ class Constraints:
         A prefix overrides all other constraints, and the length limit overrides the rest. Where the
         constraints leave no token, the hypothesis ends.
         """
-        eos, forced, kept = self.special.eos, None, None
+        eos, forced, kept = self.eos, None, None
         if self.prefixes is not None and length < self.prefixes.shape[1]:
             forced = self.prefixes[:, length]
             kept = _read(log_probs, forced)
         may_be_stuck = length < self.min_length or history is not None
         ending = log_probs[..., eos].clone() if may_be_stuck else None
-        forbid(log_probs, self.special.forbidden)
+        forbid(log_probs, self.forbidden)
         if length < self.min_length:
             forbid(log_probs, (eos,))
         if history is not None:

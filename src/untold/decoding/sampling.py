@@ -1,6 +1,7 @@
 """Random choice of the next token: temperature, top-k and top-p sampling.
 
-The seed and the index of a sentence alone determine what is drawn for it.
+The seed and the index of a sentence alone determine what is drawn for it. Hypotheses keep the
+scores of the model itself, without temperature and truncation.
 """
 
 import numpy as np
@@ -9,25 +10,10 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig
-from untold.decoding.candidates import Candidates, best_tokens
 from untold.decoding.interface import Sentences
+from untold.decoding.top_k import best_tokens
 
-__all__ = ["draw", "draw_candidates", "truncate", "uniforms"]
-
-
-def draw_candidates(
-    log_probs: Float[Tensor, "b 1 v"],
-    scores: Float64[Tensor, "b 1"],
-    chances: Float64[Tensor, "b 1"],
-    config: DecodeConfig,
-) -> Candidates:
-    """Draw one continuation of each hypothesis.
-
-    It is scored by the model's own probabilities, without temperature and truncation.
-    """
-    tokens = draw(log_probs, chances, config)
-    values = log_probs.gather(-1, tokens[..., None]).squeeze(-1)
-    return Candidates(scores + values, values, torch.zeros_like(tokens), tokens)
+__all__ = ["draw", "truncate", "uniforms"]
 
 
 def draw(

@@ -38,7 +38,7 @@ class Signals(Generic[Array]):
     """Holds what a model shows beside its predictions: at positions t, about source tokens i.
 
     A signal is None where the model has none or nobody asked for it. The methods go through the
-    fields, so a new signal needs one field here and a value in `Seq2Seq._signals`.
+    fields, so a new signal needs one field here and a value in `_signals`.
     """
 
     attention: Float[Array, "*t i"] | None = None  # sums to one over i
@@ -191,7 +191,7 @@ class Seq2Seq(nn.Module):
             separated = self.past_future.separate(source, decoded.states)
         holistic = self._read_out(decoded, separated)
         copied = None if self.copy_layer is None else self.copy_layer(source, holistic)
-        signals = self._signals(decoded, separated, copied)
+        signals = _signals(decoded, separated, copied)
         states, timeline = decoded.states, decoded.timeline
         return Outputs(source, states, holistic, signals, separated, copied, timeline)
 
@@ -267,7 +267,7 @@ class Seq2Seq(nn.Module):
         if self.copy_layer is not None:
             copied = self.copy_layer(source, holistic)
             logits = copied.mix(logits)
-        return Step(logits, state, self._signals(decoded, separated, copied))
+        return Step(logits, state, _signals(decoded, separated, copied))
 
     def _read_out(self, decoded: Decoded, separated: Separated | None) -> Float[Tensor, "b t o"]:
         """Compute o, the holistic context that the output layer reads."""
@@ -276,11 +276,15 @@ class Seq2Seq(nn.Module):
             readout = readout + separated.fused
         return self.backbone.finish(readout)
 
-    def _signals(
-        self, decoded: Decoded, separated: Separated | None, copied: Copied | None
-    ) -> Signals[Tensor]:
-        return Signals(
-            attention=decoded.attention,
-            assignments=None if separated is None else separated.shares,
-            copying=None if copied is None else copied.weights,
-        )
+
+def _signals(
+    decoded: Decoded, separated: Separated | None, copied: Copied | None
+) -> Signals[Tensor]:
+    """Collect what the parts of the model show."""
+    if decoded.attention is None and separated is None and copied is None:
+        return NO_SIGNALS
+    return Signals(
+        attention=decoded.attention,
+        assignments=None if separated is None else separated.shares,
+        copying=None if copied is None else copied.weights,
+    )
