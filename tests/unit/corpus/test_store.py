@@ -17,7 +17,7 @@ from untold.errors import UntoldError
 
 @dataclass(frozen=True)
 class Encoder:
-    """A function for each side stands for a tokenizer."""
+    """Encodes each side with a function instead of a tokenizer."""
 
     source: Callable
     target: Callable
@@ -102,7 +102,7 @@ def test_chunks_make_no_difference(tmp_path, monkeypatch):
     ]
     whole = build_store(tmp_path / "whole", given, encoder(), LIMITS, {})
     for size in (1, 7, 100):
-        monkeypatch.setattr(store_module, "_CHUNK", size)
+        monkeypatch.setattr(store_module, "_CHUNK_PAIRS", size)
         parts = build_store(tmp_path / "parts", given, encoder(), LIMITS, {})
         assert texts(parts) == texts(whole)
         assert parts.report == whole.report
@@ -145,7 +145,7 @@ def test_a_damaged_store_is_refused(tmp_path):
 
 
 class Counted:
-    """An encoder that counts how often it is called."""
+    """Counts how often it is called."""
 
     def __init__(self):
         self.calls = 0
