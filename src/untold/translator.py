@@ -30,7 +30,7 @@ __all__ = ["Translation", "Translator", "load"]
 
 @dataclass(frozen=True)
 class Translation(SignalsMixin[np.ndarray]):
-    """A translated text, its scores and pieces; `alternatives` are the rest of the n-best list.
+    """Holds a translated text, its scores and pieces; `alternatives` complete the n-best list.
 
     `signals` (also attention, assignments and copying) have one row for each target piece and, if
     the translation is complete, one for EOS; their columns are the source pieces and EOS.
@@ -48,7 +48,7 @@ class Translation(SignalsMixin[np.ndarray]):
 
 @dataclass(frozen=True)
 class _Segment:
-    """A part of one text that the model translates at once; most texts are one segment."""
+    """Holds a part of one text that the model translates at once; most texts are one segment."""
 
     text: int  # the place of the text in its list
     ids: tuple[int, ...]
@@ -56,7 +56,7 @@ class _Segment:
 
 
 def load(path: str | Path | Sequence[str | Path], device: str = "cpu") -> "Translator":
-    """Load a translator from a model directory or training run; several paths make an ensemble."""
+    """Loads a translator from a model directory or training run; several paths make an ensemble."""
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     if not paths:
         raise UntoldError("no model given: name at least one model directory")
@@ -84,18 +84,18 @@ class Translator:
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
 
     def with_decoding(self, **settings: object) -> "Translator":
-        """Return a translator of the same models with other settings of DecodeConfig, checked."""
+        """Returns a translator of the same models with other settings of DecodeConfig, checked."""
         values = {"decode": self.decode.model_dump() | settings}
         return Translator(self.models, parse_config(values, "decoding settings").decode)
 
     @property
     def separates(self) -> bool:
-        """Tell if a model separates past and future."""
+        """Tells if a model separates past and future."""
         return any(each.model.past_future is not None for each in self.models)
 
     @property
     def copies(self) -> bool:
-        """Tell if a model can copy words of the source."""
+        """Tells if a model can copy words of the source."""
         return any(each.model.copy_layer is not None for each in self.models)
 
     @overload
@@ -121,7 +121,7 @@ class Translator:
         attention: bool = False,
         assignments: bool = False,
     ) -> Translation | list[Translation]:
-        """Translate one text into a Translation, or a list of texts into a list in its order.
+        """Translates one text into a Translation, or a list of texts into a list in its order.
 
         `prefix` is how the translation must begin: one for a text, a list for a list. `assignments`
         needs a model that separates past and future. With it or with `attention`, the translations
@@ -140,7 +140,7 @@ class Translator:
     def steps(
         self, text: str, *, prefix: str = "", attention: bool = False, assignments: bool = True
     ) -> Iterator[Translation]:
-        """Translate one text and yield the best hypothesis so far after each token.
+        """Translates one text and yields the best hypothesis so far after each token.
 
         The last Translation is that of `translate`. Before it, `complete` tells if a hypothesis has
         ended; a better one may still follow. Close the iterator to stop the search. `assignments`
@@ -166,7 +166,7 @@ class Translator:
     def stream(
         self, texts: Iterable[str], window: int = 1024, *, copying: bool = False
     ) -> Iterator[Translation]:
-        """Translate texts as they arrive, in order, at most `window` at a time.
+        """Translates texts as they arrive, in order, at most `window` at a time.
 
         With `copying`, the translations of a model that copies carry `copying`.
         """
@@ -178,7 +178,7 @@ class Translator:
     def score(
         self, pairs: Sequence[tuple[str, str]], *, attention: bool = False
     ) -> list[Translation]:
-        """Score each target as a Translation of its source by log p(target | source), unsearched.
+        """Scores each target as a Translation of its source by log p(target | source), unsearched.
 
         The results carry assignments and copying if a model has them.
         """
@@ -197,7 +197,7 @@ class Translator:
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]
     ) -> list[Translation]:
-        """Search in batches of similar length; `first` is the number of the first text."""
+        """Searches in batches of similar length; `first` is the number of the first text."""
         segments = self._segments(texts, prefixes)
         found: dict[int, list[Hypothesis]] = {}
         lengths = [len(segment.ids) + 1 for segment in segments]
@@ -211,7 +211,7 @@ class Translator:
         return [own[0] if len(own) == 1 else _join(own) for own in parts]
 
     def _wanted(self, attention: bool, assignments: bool) -> frozenset[str]:
-        """Name the signals that a search must collect."""
+        """Names the signals that a search must collect."""
         if assignments and not self.separates:
             raise UntoldError(
                 "the model does not separate past and future: train one with "
@@ -223,7 +223,7 @@ class Translator:
         return frozenset(name for name, wanted in asked.items() if wanted)
 
     def _segments(self, texts: list[str], prefixes: list[str]) -> list[_Segment]:
-        """Encode texts; blank ones have no segment, and only the first of a text has its prefix."""
+        """Encodes texts; a blank one has no segment, and a prefix goes to the first of its text."""
         if prefixes and len(prefixes) != len(texts):
             raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
         begins = self.codec.encode_targets(prefixes) if any(prefixes) else [[]] * len(texts)
@@ -236,7 +236,7 @@ class Translator:
         return segments
 
     def _split(self, ids: list[int]) -> Iterator[tuple[int, ...]]:
-        """Cut into at most max_tokens ids each, before an id that starts a word if there is one."""
+        """Cuts into at most max_tokens ids each, if possible before an id that starts a word."""
         limit, starts = self.data.max_tokens, self.tokenizers.source.word_starts(ids)
         first = 0
         while len(ids) - first > limit:
@@ -261,7 +261,7 @@ class Translator:
         )
 
     def _finish(self, hypotheses: Sequence[Hypothesis], source: Sequence[int]) -> Translation:
-        """Turn an n-best list into a Translation, whose alternatives are all but the best."""
+        """Turns an n-best list into a Translation, whose alternatives are all but the best."""
         source_tokens = tuple(self.tokenizers.source.pieces(source))
         translations = [
             Translation(
@@ -280,7 +280,7 @@ class Translator:
 
 
 def _join(parts: list[Translation]) -> Translation:
-    """Join the segments of a text; only an undivided text keeps its alternatives and signals."""
+    """Joins the segments of a text; only an undivided text keeps its alternatives and signals."""
     if not parts:
         return Translation("", 0.0, 0.0, (), ())
     if len(parts) == 1:

@@ -42,7 +42,7 @@ __all__ = [
 def search(
     model: Searchable, sentences: Sentences, config: DecodeConfig, wanted: Collection[str] = ()
 ) -> list[list[Hypothesis]]:
-    """Find the `nbest` translations of each sentence, best first; fewer if there are no more.
+    """Finds the `nbest` translations of each sentence, best first; fewer if there are no more.
 
     `wanted` names the Signals that the hypotheses carry. Put the model in evaluation mode first.
     """
@@ -55,7 +55,7 @@ def search(
 def beam_search(
     model: Searchable, sentences: Sentences, config: DecodeConfig, wanted: Collection[str] = ()
 ) -> Iterator["SearchStep"]:
-    """Yield the state of the search after every token; the last state has the n-best lists.
+    """Yields the state of the search after every token; the last state has the n-best lists.
 
     With config.sample, `nbest` hypotheses of each sentence continue with random tokens. Close the
     generator to stop early. `Sentences.prefixes` force how translations begin.
@@ -91,7 +91,7 @@ def beam_search(
 
 @dataclass(frozen=True)
 class SearchStep:
-    """The state of a search: n growing hypotheses of each sentence that is not done.
+    """Holds the state of a search: n growing hypotheses of each sentence that is not done.
 
     A score of -inf marks a place without a hypothesis. If the search samples, each sample counts as
     a sentence of its own in `sentences` and `live`.
@@ -112,7 +112,7 @@ class SearchStep:
     finished: FinishedHypotheses
 
     def best(self) -> list[Hypothesis]:
-        """Build the best hypothesis so far of each sentence, finished or growing.
+        """Builds the best hypothesis so far of each sentence, finished or growing.
 
         A growing hypothesis is scored with the length penalty of its present length and without a
         coverage penalty.
@@ -127,11 +127,11 @@ class SearchStep:
         return [hypotheses[0] for hypotheses in self._build(options, best_only=True)]
 
     def nbest(self) -> list[list[Hypothesis]]:
-        """Build the finished hypotheses of each sentence, best first: at least one."""
+        """Builds the finished hypotheses of each sentence, best first: at least one."""
         return self._build(self.finished.kept)
 
     def ended(self, finished: FinishedHypotheses) -> "SearchStep":
-        """Add the last token: no sentence is live any more."""
+        """Adds the last token: no sentence is live any more."""
         return replace(
             self,
             length=self.length + 1,
@@ -145,7 +145,7 @@ class SearchStep:
     def _build(
         self, ends: Sequence[tuple[End, ...]], *, best_only: bool = False
     ) -> list[list[Hypothesis]]:
-        """Build hypotheses, sorted by score; samples of one sentence form one list."""
+        """Builds hypotheses, sorted by score; samples of one sentence form one list."""
         for number, own in enumerate(ends):
             if not own:
                 raise UntoldError(
@@ -165,7 +165,7 @@ class SearchStep:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Continuations of the beams of each sentence, best first; a score of -inf is no candidate."""
+    """Holds continuations of each sentence's beams, best first; a score of -inf is no candidate."""
 
     scores: Float64[Tensor, "b m"]  # log-probability of the whole hypothesis
     log_probs: Float[Tensor, "b m"]  # log-probability of its last token
@@ -173,7 +173,7 @@ class Candidates:
     tokens: Int[Tensor, "b m"]  # padding where it is no candidate
 
     def select(self, rows: Int[Tensor, " r"]) -> "Candidates":
-        """Keep the sentences at sorted `rows`, without columns that are empty for all."""
+        """Keeps the sentences at sorted `rows`, without columns that are empty for all."""
         everyone = len(rows) == len(self.scores)
         scores = self.scores if everyone else self.scores[rows]
         width = int((scores > -torch.inf).any(0).sum())
@@ -187,7 +187,7 @@ class Candidates:
         )
 
     def without(self, gone: Bool[Tensor, "b m"], pad: int) -> "Candidates":
-        """Remove those that are `gone`; the others keep their order and come first."""
+        """Removes those that are `gone`; the others keep their order and come first."""
         scores = self.scores.masked_fill(gone, -torch.inf)
         order = (scores == -torch.inf).byte().sort(dim=1, stable=True).indices
         return Candidates(
@@ -204,7 +204,7 @@ def best_candidates(
     room: Int[Tensor, " b"],
     pad: int,
 ) -> Candidates:
-    """Find the best continuations of all beams, as many as each sentence has `room` for.
+    """Finds the best continuations of all beams, as many as each sentence has `room` for.
 
     Ties go to the lower beam, then to the lower token id.
     """
@@ -226,13 +226,13 @@ def best_candidates(
 def continue_with(
     tokens: Int[Tensor, "b 1"], log_probs: Float[Tensor, "b 1 v"], scores: Float64[Tensor, "b 1"]
 ) -> Candidates:
-    """Continue each sentence's only hypothesis with a given token."""
+    """Continues each sentence's only hypothesis with a given token."""
     values = log_probs.gather(-1, tokens[..., None]).squeeze(-1)
     return Candidates(scores + values, values, torch.zeros_like(tokens), tokens)
 
 
 def _start(sentences: Sentences, config: DecodeConfig, source: Any, state: Any) -> SearchStep:
-    """Begin one empty hypothesis of each sentence."""
+    """Begins one empty hypothesis of each sentence."""
     ids, device, covered = sentences.source_ids, sentences.source_ids.device, None
     constraints = Constraints.of(sentences, config)
     coverage = CoveragePenalty.of(config) if config.coverage_penalty else None
@@ -258,7 +258,7 @@ def _start(sentences: Sentences, config: DecodeConfig, source: Any, state: Any) 
 
 
 def _allowed(logits: Float[Tensor, "b n v"], step: SearchStep) -> Float[Tensor, "b n v"]:
-    """Compute the log-probabilities of the tokens that may come next; the others get -inf."""
+    """Computes the log-probabilities of the tokens that may come next; the others get -inf."""
     log_probs = logits.float()
     # In place, for memory's sake; and measured faster than logsumexp, which takes more passes.
     torch.log_softmax(log_probs, -1, out=log_probs)
@@ -275,7 +275,7 @@ def _allowed(logits: Float[Tensor, "b n v"], step: SearchStep) -> Float[Tensor, 
 
 
 def _advance(step: SearchStep, predicted: Step, candidates: Candidates) -> SearchStep:
-    """Put finished candidates aside, drop sentences that are done, and let the others grow."""
+    """Puts finished candidates aside, drops sentences that are done and grows the others."""
     special, finished, covered = step.sentences.special, step.finished, step.covered
     if covered is not None:
         covered = covered.after(predicted.signals)
@@ -315,7 +315,7 @@ def _ends(
     ending: Bool[Tensor, "b m"],
     covered: Covered | None,
 ) -> Iterator[tuple[int, End]]:
-    """Score the candidates that end and yield them as (sentence, End)."""
+    """Scores the candidates that end and yields them as (sentence, End)."""
     length = step.length
     scores = candidates.scores / length_penalty(float(length + 1), step.config.length_penalty)
     if covered is not None:

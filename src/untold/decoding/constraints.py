@@ -44,7 +44,7 @@ class Constraints:
 
     @classmethod
     def of(cls, sentences: Sentences, config: DecodeConfig) -> "Constraints":
-        """Read the settings for a batch and check them against each other."""
+        """Reads the settings for a batch and checks them against each other."""
         limits, prefixes = length_limits(sentences, config), None
         if sentences.prefixes:
             prefixes = _padded(sentences.prefixes, limits.device)
@@ -59,7 +59,7 @@ class Constraints:
         )
 
     def select(self, rows: Int[Tensor, " r"]) -> "Constraints":
-        """Keep the sentences at `rows`."""
+        """Keeps the sentences at `rows`."""
         prefixes = None if self.prefixes is None else self.prefixes[rows]
         limits = self.limits[rows]
         return replace(self, limits=limits, shortest=int(limits.min()), prefixes=prefixes)
@@ -67,7 +67,7 @@ class Constraints:
     def apply(
         self, log_probs: Float[Tensor, "b n v"], length: int, history: Int[Tensor, "b n t"] | None
     ) -> None:
-        """Leave the tokens that may follow `length` tokens; `history` is for forbid_repeats alone.
+        """Leaves the tokens that may follow `length` tokens; `history` is for forbid_repeats alone.
 
         A prefix overrides all other constraints, and the length limit overrides the rest. Where the
         constraints leave no token, the hypothesis ends.
@@ -92,7 +92,7 @@ class Constraints:
 
 
 def length_limits(sentences: Sentences, config: DecodeConfig) -> Int[Tensor, " b"]:
-    """Compute the most tokens of each translation, EOS counted: ceil(max_ratio |x|) + SLACK.
+    """Computes the most tokens of each translation, EOS counted: ceil(max_ratio |x|) + SLACK.
 
     min_length raises the limit (it does not count EOS) and max_length bounds it.
     """
@@ -115,7 +115,7 @@ def length_limits(sentences: Sentences, config: DecodeConfig) -> Int[Tensor, " b
 
 
 def forbid(log_probs: Float[Tensor, "b n v"], tokens: tuple[int, ...]) -> None:
-    """Forbid these tokens everywhere."""
+    """Forbids these tokens everywhere."""
     for token in tokens:  # one strided fill each: indexing with a list would copy
         log_probs[..., token] = -torch.inf
 
@@ -123,7 +123,7 @@ def forbid(log_probs: Float[Tensor, "b n v"], tokens: tuple[int, ...]) -> None:
 def forbid_repeats(
     log_probs: Float[Tensor, "b n v"], history: Int[Tensor, "b n t"], size: int
 ) -> None:
-    """Forbid tokens that would complete an n-gram of `size` tokens which `history` already has."""
+    """Forbids tokens that would complete an n-gram of `size` tokens which `history` already has."""
     if history.shape[-1] < size:
         return
     ngrams = history.unfold(-1, size, 1)
@@ -135,13 +135,13 @@ def forbid_repeats(
 
 
 def release(log_probs: Float[Tensor, "b n v"], ending: Float[Tensor, "b n"], eos: int) -> None:
-    """Allow EOS with log-probability `ending` where no token is left."""
+    """Allows EOS with log-probability `ending` where no token is left."""
     stuck = log_probs.amax(-1) == -torch.inf
     log_probs[..., eos] = torch.where(stuck, ending, log_probs[..., eos])
 
 
 def close(log_probs: Float[Tensor, "b n v"], at_limit: Bool[Tensor, " b"], eos: int) -> None:
-    """Leave nothing but EOS in the sentences `at_limit`."""
+    """Leaves nothing but EOS in the sentences `at_limit`."""
     ending = log_probs[..., eos].clone()
     log_probs[at_limit] = -torch.inf
     log_probs[..., eos] = ending
@@ -150,7 +150,7 @@ def close(log_probs: Float[Tensor, "b n v"], at_limit: Bool[Tensor, " b"], eos: 
 def force(
     log_probs: Float[Tensor, "b n v"], tokens: Int[Tensor, " b"], kept: Float[Tensor, "b n 1"]
 ) -> None:
-    """Leave nothing but the forced token, with log-probability `kept`, where it is not FREE."""
+    """Leaves nothing but the forced token, with log-probability `kept`, where it is not FREE."""
     rows = (tokens != FREE).nonzero().squeeze(1)
     log_probs[rows] = -torch.inf
     log_probs[rows, :, tokens[rows]] = kept[rows, :, 0]

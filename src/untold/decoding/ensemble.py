@@ -18,10 +18,10 @@ __all__ = ["Ensemble", "Member"]
 
 @runtime_checkable
 class Member(Searchable, Scorable, Protocol):
-    """A model that can be part of an ensemble."""
+    """Describes a model that can be part of an ensemble."""
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
-        """Return a matrix with one row for each target token."""
+        """Returns a matrix with one row for each target token."""
         ...
 
 
@@ -44,7 +44,7 @@ class _EnsembleOutputs(SignalsMixin[Tensor]):
 
 
 class Ensemble:
-    """Several models that are searched and scored as one; the logits are log-probabilities."""
+    """Searches and scores several models as one; its logits are log-probabilities."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         sizes = [member.output_embedding().shape[0] for member in members]
@@ -58,11 +58,11 @@ class Ensemble:
         self.members = tuple(members)
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> _Several:
-        """Encode the source with every member."""
+        """Encodes the source with every member."""
         return _Several(tuple(member.encode(ids, mask) for member in self.members))
 
     def start(self, source: _Several, beams: int) -> _Several:
-        """Create every member's memory of empty hypotheses."""
+        """Creates every member's memory of empty hypotheses."""
         parts = zip(self.members, source.parts, strict=True)
         return _Several(tuple(member.start(part, beams) for member, part in parts))
 
@@ -74,7 +74,7 @@ class Ensemble:
         *,
         attention: bool = False,
     ) -> Step:
-        """Predict the mean of the members' probabilities."""
+        """Predicts the mean of the members' probabilities."""
         steps = [
             member.step(part, last, memory, attention=attention)
             for member, part, memory in zip(self.members, source.parts, state.parts, strict=True)
@@ -93,7 +93,7 @@ class Ensemble:
         *,
         attention: bool = False,
     ) -> _EnsembleOutputs:
-        """Predict all positions at once with every member."""
+        """Predicts all positions at once with every member."""
         outputs = tuple(
             member(source_ids, source_mask, prefix, attention=attention) for member in self.members
         )
@@ -102,12 +102,12 @@ class Ensemble:
     def scores(
         self, outputs: _EnsembleOutputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
     ) -> Float[Tensor, "r v"]:
-        """Average the members' probabilities at chosen positions."""
+        """Averages the members' probabilities at chosen positions."""
         parts = zip(self.members, outputs.parts, strict=True)
         return _mean_log_softmax([member.scores(part, rows, steps) for member, part in parts])
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
-        """Concatenate the members' embeddings, so that an ensemble can be a member itself."""
+        """Concatenates the members' embeddings, so that an ensemble can be a member itself."""
         return torch.cat([member.output_embedding() for member in self.members], dim=1)
 
 

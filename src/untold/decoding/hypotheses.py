@@ -32,7 +32,7 @@ class End(NamedTuple):
 
 @dataclass(frozen=True)
 class Paths:
-    """Hypotheses f from their first token on; values beyond the end of one mean nothing."""
+    """Holds hypotheses f from their first token on; values beyond the end of one mean nothing."""
 
     tokens: Int[Tensor, "f t"]
     log_probs: Float[Tensor, "f t"]
@@ -43,14 +43,14 @@ class BackPointers:
     """Records for every step where its rows come from and which tokens they add."""
 
     def __init__(self, start: Int[Tensor, " r"]) -> None:
-        """Begin with the tokens that the first step reads: BOS for every row."""
+        """Begins with the tokens that the first step reads: BOS for every row."""
         self._parents = [torch.zeros_like(start)]
         self._tokens = [start]
         self._log_probs = [torch.zeros(start.shape, device=start.device)]
         self._signals: list[Signals[Tensor]] = []
 
     def show(self, signals: Signals[Tensor]) -> None:
-        """Record the signals (r, ...) of the current rows."""
+        """Records the signals (r, ...) of the current rows."""
         self._signals.append(signals)
 
     def append(
@@ -59,13 +59,13 @@ class BackPointers:
         tokens: Int[Tensor, " r"],
         log_probs: Float[Tensor, " r"],
     ) -> None:
-        """Add the rows of the next step: which row each continues, and its token."""
+        """Adds the rows of the next step: which row each continues, and its token."""
         self._parents.append(parents)
         self._tokens.append(tokens)
         self._log_probs.append(log_probs)
 
     def follow(self, steps: Int[Tensor, " f"], rows: Int[Tensor, " f"]) -> Paths:
-        """Recover the paths that end at `rows`, each at its own step."""
+        """Recovers the paths that end at `rows`, each at its own step."""
         at = self._ancestry(steps, rows)
         signals = NO_SIGNALS
         if self._signals:
@@ -73,7 +73,7 @@ class BackPointers:
         return Paths(_along(self._tokens, at)[:, 1:], _along(self._log_probs, at)[:, 1:], signals)
 
     def history(self) -> Int[Tensor, "r t"]:
-        """Recover the tokens of all current rows."""
+        """Recovers the tokens of all current rows."""
         rows = torch.arange(len(self._tokens[-1]), device=self._tokens[-1].device)
         at = self._ancestry(torch.full_like(rows, len(self._tokens) - 1), rows)
         return _along(self._tokens, at)[:, 1:]
@@ -81,7 +81,7 @@ class BackPointers:
     def hypotheses(
         self, ends: Iterable[tuple[int, End]], source_mask: Bool[Tensor, "b i"]
     ) -> list[Hypothesis]:
-        """Build the hypotheses of these (sentence, end) pairs."""
+        """Builds the hypotheses of these (sentence, end) pairs."""
         pairs = list(ends)
         places = torch.tensor([(end.step, end.row) for _, end in pairs], device=source_mask.device)
         paths, found = self.follow(places[:, 0], places[:, 1]), []
@@ -106,7 +106,7 @@ class BackPointers:
         return found
 
     def _ancestry(self, steps: Int[Tensor, " f"], rows: Int[Tensor, " f"]) -> Int[Tensor, "s f"]:
-        """Find the row of every path at every step; row 0 stands for a path not yet joined."""
+        """Finds the row of every path at every step; row 0 stands for a path not yet joined."""
         at, here = [], torch.zeros_like(rows)
         for step in range(int(steps.max()), -1, -1):
             here = torch.where(steps == step, rows, here)
@@ -126,13 +126,13 @@ class FinishedHypotheses:
 
     @classmethod
     def none(cls, sentences: int, size: int, device: torch.device) -> "FinishedHypotheses":
-        """Start with nothing finished."""
+        """Starts with nothing finished."""
         counts = torch.zeros(sentences, dtype=torch.long, device=device)
         worst = torch.full((sentences,), -torch.inf, dtype=torch.float64, device=device)
         return cls(size, ((),) * sentences, counts, worst)
 
     def add(self, ends: Iterable[tuple[int, End]]) -> "FinishedHypotheses":
-        """Add (sentence, end) pairs."""
+        """Adds (sentence, end) pairs."""
         kept, counts = list(self.kept), self.counts.tolist()
         for number, end in ends:
             best = sorted((*kept[number], end), key=lambda each: -each.score)
@@ -149,12 +149,12 @@ class FinishedHypotheses:
 
 
 def _along(series: Sequence[Tensor], at: Int[Tensor, "s f"]) -> Tensor:
-    """Gather the values (f, s, ...) that each path met."""
+    """Gathers the values (f, s, ...) that each path met."""
     return torch.stack([values[rows] for values, rows in zip(series, at, strict=False)], dim=1)
 
 
 def _cut(
     signals: Signals[Tensor], path: int, length: int, real: Bool[Tensor, " i"]
 ) -> Signals[Tensor]:
-    """Take the first `length` steps of one path over the real source tokens."""
+    """Takes the first `length` steps of one path over the real source tokens."""
     return signals.map(lambda values: values[path, :length, real])

@@ -25,7 +25,7 @@ NOT_NUMBERS = (
 
 @dataclass(frozen=True)
 class Hypothesis(SignalsMixin[Tensor]):
-    """One translation in ids, complete or still growing.
+    """Holds one translation in ids, complete or still growing.
 
     The signals have one row for each token and, if the hypothesis is complete, one for its EOS;
     their columns are the real tokens of the source.
@@ -44,7 +44,7 @@ class Hypothesis(SignalsMixin[Tensor]):
 
 @dataclass(frozen=True)
 class Sentences:
-    """A batch of sources, with an optional target prefix and number for each."""
+    """Holds a batch of sources, with an optional target prefix and number for each."""
 
     source_ids: Int[Tensor, "b i"]
     source_mask: Bool[Tensor, "b i"]  # True = real token
@@ -66,13 +66,13 @@ class Sentences:
         return self.source_ids.shape[0]
 
     def words(self) -> Bool[Tensor, "b i"]:
-        """Mark the source tokens that a translation should cover."""
+        """Marks the source tokens that a translation should cover."""
         if self.source_words is not None:
             return self.source_words
         return self.source_mask & (self.source_ids != self.special.eos)
 
     def repeated(self, times: int) -> "Sentences":
-        """Repeat each sentence; the copies stand next to each other and share its index."""
+        """Repeats each sentence; the copies stand next to each other and share its index."""
         prefixes, words = self.prefixes, self.source_words
         if prefixes is not None:
             prefixes = tuple(prefix for prefix in prefixes for _ in range(times))
@@ -86,11 +86,11 @@ class Sentences:
         )
 
     def index(self, position: int) -> int:
-        """Return the sentence's own number, by default its place in the batch."""
+        """Returns the sentence's own number, by default its place in the batch."""
         return position if self.indices is None else self.indices[position]
 
     def name(self, position: int) -> str:
-        """Name the sentence for error messages."""
+        """Names the sentence for error messages."""
         return f"sentence {self.index(position)}"
 
     def _count_error(self, name: str, given: int) -> UntoldError:
@@ -98,7 +98,7 @@ class Sentences:
 
 
 def check_tokens(tokens: Sequence[int], special: SpecialIds, name: str) -> None:
-    """Refuse control tokens in given text; only the search places them."""
+    """Refuses control tokens in given text; only the search places them."""
     for token in tokens:
         if token in special.control or token < 0:
             raise UntoldError(f"{name}: token id {token} is no text: leave control tokens out")
@@ -106,20 +106,20 @@ def check_tokens(tokens: Sequence[int], special: SpecialIds, name: str) -> None:
 
 @runtime_checkable
 class Searchable(Protocol):
-    """A model that predicts one token at a time."""
+    """Describes a model that predicts one token at a time."""
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Any:
-        """Encode the source once."""
+        """Encodes the source once."""
         ...
 
     def start(self, source: Any, beams: int) -> Any:
-        """Create the memory of `beams` empty hypotheses for each sentence."""
+        """Creates the memory of `beams` empty hypotheses for each sentence."""
         ...
 
     def step(
         self, source: Any, last: Int[Tensor, "b n"], state: Any, *, attention: bool = False
     ) -> Step:
-        """Score the token after `last`; b and n may differ from one step to the next.
+        """Scores the token after `last`; b and n may differ from one step to the next.
 
         The search overwrites the logits. `attention` asks for the one signal that costs time.
         """
@@ -128,7 +128,7 @@ class Searchable(Protocol):
 
 @runtime_checkable
 class Scorable(Protocol):
-    """A model that predicts all positions of a given target at once."""
+    """Describes a model that predicts all positions of a given target at once."""
 
     def __call__(
         self,
@@ -138,11 +138,11 @@ class Scorable(Protocol):
         *,
         attention: bool = False,
     ) -> Any:
-        """Return outputs that have `signals` of shapes (b t i ...)."""
+        """Returns outputs that have `signals` of shapes (b t i ...)."""
         ...
 
     def scores(
         self, outputs: Any, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
     ) -> Float[Tensor, "r v"]:
-        """Score the next token at chosen positions of the outputs."""
+        """Scores the next token at chosen positions of the outputs."""
         ...

@@ -29,14 +29,14 @@ Length = TypeVar("Length", float, Tensor)
 
 
 def length_penalty(length: Length, alpha: float) -> Length:
-    """Compute ((5 + |y|) / 6)^alpha; |y| counts EOS, and alpha 0 means no penalty."""
+    """Computes ((5 + |y|) / 6)^alpha; |y| counts EOS, and alpha 0 means no penalty."""
     return ((5.0 + length) / 6.0) ** alpha
 
 
 def coverage_penalty(
     covered: Float[Tensor, "*b i"], words: Bool[Tensor, "*#b i"], beta: float
 ) -> Float64[Tensor, "*b"]:
-    """Compute beta * sum over the words of log min(covered, 1)."""
+    """Computes beta * sum over the words of log min(covered, 1)."""
     logs = covered.double().clamp(_MIN_COVERED, 1.0).log()
     return beta * logs.masked_fill(~words, 0.0).sum(-1)
 
@@ -50,13 +50,13 @@ class CoveragePenalty:
 
     @classmethod
     def of(cls, config: DecodeConfig) -> "CoveragePenalty | None":
-        """Read the settings; None means that there is no penalty."""
+        """Reads the settings; None means that there is no penalty."""
         if not config.coverage_penalty:
             return None
         return cls(config.coverage_penalty, config.coverage_source == "attention")
 
     def of_steps(self, signals: Signals) -> Float[Tensor, "b t i"]:
-        """Return the attention of each step, or else the share that is not FUTURE at each step."""
+        """Returns the attention of each step, or else the share that is not FUTURE at each step."""
         if self.by_attention:
             if signals.attention is None:
                 raise UntoldError(
@@ -72,7 +72,7 @@ class CoveragePenalty:
         return 1 - signals.assignments[..., _FUTURE]
 
     def of_targets(self, signals: Signals, mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b i"]:
-        """Return how far whole targets cover their sources."""
+        """Returns how far whole targets cover their sources."""
         steps = self.of_steps(signals)
         if self.by_attention:
             return (steps * mask[..., None]).sum(1)
@@ -89,23 +89,23 @@ class Covered:
 
     @classmethod
     def nothing(cls, rule: CoveragePenalty, words: Bool[Tensor, "b i"], beams: int) -> "Covered":
-        """Start with empty hypotheses."""
+        """Starts with empty hypotheses."""
         b, i = words.shape
         return cls(rule, words, torch.zeros(b, beams, i, device=words.device))
 
     def after(self, signals: Signals) -> "Covered":
-        """Add what one more step has covered."""
+        """Adds what one more step has covered."""
         amounts = self.rule.of_steps(signals).float()
         if self.rule.by_attention:
             amounts = self.amounts + amounts
         return replace(self, amounts=amounts)
 
     def select(self, live: Int[Tensor, " s"], rows: Int[Tensor, " r"]) -> "Covered":
-        """Keep the sentences `live`, with the hypotheses at `rows` of the flattened (b n)."""
+        """Keeps the sentences `live`, with the hypotheses at `rows` of the flattened (b n)."""
         kept = self.amounts.flatten(0, 1)[rows]
         return Covered(self.rule, self.words[live], kept.view(len(live), -1, kept.shape[-1]))
 
     def penalties(self, beams: Int[Tensor, "b m"]) -> Float64[Tensor, "b m"]:
-        """Compute the penalty of candidates that continue these beams of each sentence."""
+        """Computes the penalty of candidates that continue these beams of each sentence."""
         each = coverage_penalty(self.amounts, self.words[:, None], self.rule.beta)
         return each.gather(1, beams)

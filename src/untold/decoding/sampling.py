@@ -19,7 +19,7 @@ __all__ = ["draw", "truncate", "uniforms"]
 def draw(
     log_probs: Float[Tensor, "b n v"], chances: Float64[Tensor, "b n"], config: DecodeConfig
 ) -> Int[Tensor, "b n"]:
-    """Find the token at which the cumulated probabilities pass the chance, a number in [0, 1)."""
+    """Finds the token at which the cumulated probabilities pass the chance, a number in [0, 1)."""
     probs, tokens = truncate(log_probs, config)
     cumulated = probs.double().cumsum(-1)
     total = cumulated[..., -1:]
@@ -32,7 +32,7 @@ def draw(
 def truncate(
     log_probs: Float[Tensor, "b n v"], config: DecodeConfig
 ) -> tuple[Float[Tensor, "b n k"], Int[Tensor, "*b k"]]:
-    """Return (probabilities, their tokens) after temperature, then top_k, then top_p.
+    """Returns (probabilities, their tokens) after temperature, then top_k, then top_p.
 
     top_p keeps the likeliest tokens up to and with the one at which their sum, taken over the
     tokens that top_k has left, reaches p. Probabilities sum to one before top_p.
@@ -53,7 +53,7 @@ def truncate(
 def uniforms(
     samples: Sentences, config: DecodeConfig, limits: Int[Tensor, " b"]
 ) -> Float64[Tensor, "b t"]:
-    """Draw chances for every step of every sample, seeded by (seed, index, number of sample)."""
+    """Draws chances for every step of every sample, seeded by (seed, index, number of sample)."""
     chances = torch.zeros(len(samples), int(limits.max()), dtype=torch.float64)
     for row, limit in enumerate(limits.tolist()):
         key = (config.seed, samples.index(row), row % config.nbest)

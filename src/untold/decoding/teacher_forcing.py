@@ -28,7 +28,7 @@ def score_pairs(
     *,
     attention: bool = False,
 ) -> list[Hypothesis]:
-    """Score each target as a search with these penalties would; `alpha` is the length penalty."""
+    """Scores each target as a search with these penalties would; `alpha` is the length penalty."""
     by_attention = coverage is not None and coverage.by_attention
     outputs = model(
         batch.source, batch.source_mask, batch.prefix, attention=attention or by_attention
@@ -51,7 +51,7 @@ def score_pairs(
 
 
 def _log_probs(model: Scorable, outputs: Any, batch: Batch) -> Float[Tensor, "b t"]:
-    """Compute log p of the labels; padding gets zero, and its logits are never computed."""
+    """Computes log p of the labels; padding gets zero, and its logits are never computed."""
     real = batch.target_mask
     places = (part.split(_POSITIONS) for part in real.nonzero(as_tuple=True))
     found = [

@@ -12,7 +12,7 @@ COLUMN = 16  # measured: the height at which a large vocabulary is searched fast
 def best_tokens(
     log_probs: Float[Tensor, "b n v"], count: int
 ) -> tuple[Float[Tensor, "b n k"], Int[Tensor, "b n k"]]:
-    """Find the best tokens of each row and sort them by id."""
+    """Finds the best tokens of each row and sorts them by id."""
     count = min(count, log_probs.shape[-1])
     values, tokens = _top(log_probs, min(count + 1, log_probs.shape[-1]))
     if values.shape[-1] > count:
@@ -30,7 +30,7 @@ def best_tokens(
 def _top(
     log_probs: Float[Tensor, "b n v"], count: int
 ) -> tuple[Float[Tensor, "b n k"], Int[Tensor, "b n k"]]:
-    """Compute topk in less time: the best `count` lie in the columns with the best maxima.
+    """Computes topk in less time: the best `count` lie in the columns with the best maxima.
 
     The vocabulary is written as rows of `width` ids under each other; the ids that are left over
     are added at the end. Maxima over columns run at the speed of memory, which topk does not.

@@ -46,32 +46,36 @@ class Signals(Generic[Array]):
     copying: Float[Array, "*t i"] | None = None  # the probability of copying each source token
 
     def only(self, names: Collection[str]) -> "Signals[Array]":
-        """Keep the signals with these names."""
+        """Keeps the signals with these names."""
+        known = [field.name for field in fields(self)]
+        for name in names:
+            if name not in known:
+                raise UntoldError(f"unknown signal {name}: choose from {', '.join(known)}")
         return type(self)(**{name: getattr(self, name) for name in names})
 
     def map(self, function: Callable[[Array], OtherArray]) -> "Signals[OtherArray]":
-        """Apply `function` to every signal that is there."""
+        """Applies `function` to every signal that is there."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         kind: Callable[..., Any] = type(self)
         return kind(**{k: v if v is None else function(v) for k, v in values.items()})
 
     def select(self: "Signals[Tensor]", rows: Int[Tensor, " r"]) -> "Signals[Tensor]":
-        """Take these rows of the first axis."""
+        """Takes these rows of the first axis."""
         return self.map(lambda values: values[rows])
 
     def cpu(self: "Signals[Tensor]") -> "Signals[Tensor]":
-        """Copy to the CPU."""
+        """Copies to the CPU."""
         return self.map(lambda values: values.cpu())
 
     def numpy(self: "Signals[Tensor]") -> "Signals[np.ndarray]":
-        """Copy to the CPU as float32 arrays."""
+        """Copies to the CPU as float32 arrays."""
         return self.map(lambda values: values.float().cpu().numpy())
 
     @staticmethod
     def combine(
         several: "Sequence[Signals[Tensor]]", function: Callable[[list[Tensor]], Tensor]
     ) -> "Signals[Tensor]":
-        """Apply `function` to the list of each signal's values, of those that have the signal."""
+        """Applies `function` to the list of each signal's values, of those that have the signal."""
         kind, found = type(several[0]), {}
         for field in fields(kind):
             values = [getattr(each, field.name) for each in several]
@@ -82,7 +86,7 @@ class Signals(Generic[Array]):
 
     @staticmethod
     def mean(several: "Sequence[Signals[Tensor]]") -> "Signals[Tensor]":
-        """Average each signal over those that have it."""
+        """Averages each signal over those that have it."""
         return Signals.combine(several, lambda values: torch.stack(values).mean(0))
 
 
@@ -96,22 +100,22 @@ class SignalsMixin(Generic[Array]):
 
         @property
         def signals(self) -> Signals[Array]:
-            """Hold all signals."""
+            """Holds all signals."""
             ...
 
     @property
     def attention(self) -> Array | None:
-        """Attention weights (... i); they sum to one over the source tokens."""
+        """Returns attention weights (... i), which sum to one over the source tokens."""
         return self.signals.attention
 
     @property
     def assignments(self) -> Array | None:
-        """Shares (... i g) of past, future and redundant in each source token."""
+        """Returns shares (... i g) of past, future and redundant in each source token."""
         return self.signals.assignments
 
     @property
     def copying(self) -> Array | None:
-        """Probabilities (... i) of copying each source token."""
+        """Returns probabilities (... i) of copying each source token."""
         return self.signals.copying
 
 
@@ -145,7 +149,7 @@ class CoveringState:
     covered: Float[Tensor, "r i"]
 
     def select(self, rows: Int[Tensor, " s"]) -> "CoveringState":
-        """Keep the hypotheses at `rows`."""
+        """Keeps the hypotheses at `rows`."""
         return CoveringState(self.backbone.select(rows), self.covered.index_select(0, rows))
 
 
@@ -177,14 +181,14 @@ class Seq2Seq(nn.Module):
         *,
         attention: bool = False,
     ) -> Outputs:
-        """Run with teacher forcing: position t reads prefix[:, :t+1], predicts the next token."""
+        """Runs with teacher forcing: position t reads prefix[:, :t+1] only."""
         source = self.encode(source_ids, source_mask)
         return self.decode(source, prefix, attention=attention)
 
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Outputs:
-        """Run with teacher forcing on an encoded source."""
+        """Runs with teacher forcing on an encoded source."""
         decoded = self.backbone.decode(source, prefix, attention=attention)
         separated = None
         if self.past_future is not None:
@@ -196,7 +200,7 @@ class Seq2Seq(nn.Module):
         return Outputs(source, states, holistic, signals, separated, copied, timeline)
 
     def freeze_backbone(self) -> None:
-        """Stop training of all that translations depend on; only the separator still learns."""
+        """Stops training of all that translations depend on; only the separator still learns."""
         if self.past_future is None:
             raise UntoldError(
                 "a frozen backbone leaves nothing to train: set model.separator.kind to gdr, clf "
@@ -215,29 +219,29 @@ class Seq2Seq(nn.Module):
     def scores(
         self, outputs: Outputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
     ) -> Float[Tensor, "r v"]:
-        """Score the next token at chosen positions; the log-softmax is log p(y_t | y_<t, x)."""
+        """Scores the next token at chosen positions; the log-softmax is log p(y_t | y_<t, x)."""
         logits = self.logits(outputs.holistic[rows, steps])
         if outputs.copied is None:
             return logits
         return outputs.copied.at(rows, steps).mix(logits[:, None])[:, 0]
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """Apply the output layer. The losses avoid calling this on whole batches."""
+        """Applies the output layer. The losses avoid calling this on whole batches."""
         return F.linear(holistic, self.output_embedding())
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
-        """Return E, which has one row for each target token."""
+        """Returns E, which has one row for each target token."""
         return self.backbone.output_embedding()
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
-        """Encode the source once; all decoding steps share the result."""
+        """Encodes the source once; all decoding steps share the result."""
         source = self.backbone.encode(ids, mask)
         if self.past_future is not None:
             source = self.past_future.cast(source)
         return source if self.copy_layer is None else self.copy_layer.cast(source, ids)
 
     def start(self, source: Source, beams: int) -> DecoderState:
-        """Create the memory of `beams` empty hypotheses for each sentence."""
+        """Creates the memory of `beams` empty hypotheses for each sentence."""
         state = self.backbone.start(source, beams)
         if self.past_future is None or self.past_future.coverage is None:
             return state
@@ -252,7 +256,7 @@ class Seq2Seq(nn.Module):
         *,
         attention: bool = False,
     ) -> Step:
-        """Score the next token of every hypothesis after reading its token `last`."""
+        """Scores the next token of every hypothesis after reading its token `last`."""
         covered = None
         if isinstance(state, CoveringState):
             covered, state = state.covered.view(*last.shape, -1), state.backbone
@@ -270,7 +274,7 @@ class Seq2Seq(nn.Module):
         return Step(logits, state, _signals(decoded, separated, copied))
 
     def _read_out(self, decoded: Decoded, separated: Separated | None) -> Float[Tensor, "b t o"]:
-        """Compute o, the holistic context that the output layer reads."""
+        """Computes o, the holistic context that the output layer reads."""
         readout = decoded.states if decoded.readout is None else decoded.readout
         if self.past_future is not None and separated is not None:
             readout = readout + separated.fused
@@ -280,7 +284,7 @@ class Seq2Seq(nn.Module):
 def _signals(
     decoded: Decoded, separated: Separated | None, copied: Copied | None
 ) -> Signals[Tensor]:
-    """Collect what the parts of the model show."""
+    """Collects what the parts of the model show."""
     if decoded.attention is None and separated is None and copied is None:
         return NO_SIGNALS
     return Signals(

@@ -10,6 +10,7 @@ from toys import toy_model, words
 from untold.config import DecodeConfig
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Ensemble, Sentences, search
+from untold.errors import UntoldError
 from untold.models.seq2seq import NO_SIGNALS, Outputs, Signals, Step
 from untold.translator import Translation
 
@@ -59,6 +60,11 @@ def test_a_signal_is_read_from_whatever_carries_it(name):
 def test_source_tokens_are_the_same_for_all_signals():
     with pytest.raises(Exception, match="copying"):
         Signals(attention=torch.zeros(2, 5), copying=torch.zeros(2, 4))
+
+
+def test_an_unknown_signal_is_refused_by_its_name():
+    with pytest.raises(UntoldError, match="unknown signal atention: choose from attention, "):
+        NO_SIGNALS.only({"atention"})
 
 
 @dataclass(frozen=True)
