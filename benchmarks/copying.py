@@ -22,7 +22,7 @@ from untold.corpus.vocabulary import EOS, PAD, SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.objective import objective
+from untold.training.losses.objective import Objective
 
 FIRST = 4  # ids after the control tokens: words of the source, of the target, and symbols
 WORDS = 20
@@ -76,7 +76,7 @@ class Task:
                 group["lr"] = 4e-3 * min(1.0, step / 30, 1.5 * (1 - step / updates))
             batch = collate([self.pair(dice, self.met) for _ in range(BATCH)], range(BATCH))
             optimizer.zero_grad()
-            (objective(model, batch, settings, step).total / batch.target_tokens).backward()
+            (Objective(model, settings)(batch, step).total / batch.target_tokens).backward()
             optimizer.step()
         return model.eval()
 

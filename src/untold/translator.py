@@ -164,13 +164,19 @@ class Translator:
             done.append(now)
 
     def stream(
-        self, texts: Iterable[str], window: int = 1024, *, copying: bool = False
+        self,
+        texts: Iterable[str],
+        window: int = 1024,
+        *,
+        copying: bool = False,
+        assignments: bool = False,
     ) -> Iterator[Translation]:
         """Translates texts as they arrive, in order, at most `window` at a time.
 
-        With `copying`, the translations of a model that copies carry `copying`.
+        With `copying` and `assignments`, the translations of models that have them carry them.
         """
-        first, wanted = 0, frozenset({"copying"} if copying and self.copies else ())
+        has = {"copying": copying and self.copies, "assignments": assignments and self.separates}
+        first, wanted = 0, frozenset(name for name, wanted in has.items() if wanted)
         for group in ready_groups(texts, window):
             yield from self._translate(group, first, [], wanted)
             first += len(group)

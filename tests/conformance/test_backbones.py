@@ -11,6 +11,7 @@ import torch
 from toys import (
     SEPARATORS,
     all_scores,
+    compute_losses,
     fill,
     separator,
     toy_batch,
@@ -28,7 +29,6 @@ from untold.errors import UntoldError
 from untold.models.build import BACKBONES, build_model_for
 from untold.models.seq2seq import CoveringState
 from untold.storage.model_directory import TrainedModel, load_model, save_model
-from untold.training.losses.objective import objective
 
 B, S, T, N, TARGET, SOURCE = 3, 5, 7, 2, 13, 17
 VARIANTS = {
@@ -272,7 +272,7 @@ def test_every_parameter_gets_a_gradient(model):
     check_gradients(model, without=".heads.")
     model.zero_grad()
     config = {"bow_weight": 0.5, "bca_weight": 0.5, "counterfactual": 1.0}
-    objective(model, batch, TrainConfig.model_validate(config), 1).total.backward()
+    compute_losses(model, batch, TrainConfig.model_validate(config), 1).total.backward()
     check_gradients(model)
 
 

@@ -84,6 +84,14 @@ def test_a_stream_tells_what_was_copied_if_it_is_asked() -> None:
             np.testing.assert_allclose(one.copying, full.copying, atol=1e-6)
 
 
+def test_a_stream_tells_assignments_if_it_is_asked() -> None:
+    separating = Translator([make(separator="gdr")])
+    told, silent = (list(separating.stream(TEXTS, assignments=asked)) for asked in (True, False))
+    for text, one, other in zip(TEXTS, told, silent, strict=True):
+        assert one == other and other.assignments is None
+        assert (one.assignments is not None) == bool(text.strip())
+
+
 def test_a_stream_of_a_model_that_cannot_copy_tells_nothing(translator: Translator) -> None:
     assert not translator.copies
     assert all(each.copying is None for each in translator.stream(TEXTS, copying=True))

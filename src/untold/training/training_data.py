@@ -1,4 +1,4 @@
-"""From the corpora that a configuration names to a tokenizer and stores in the run's directory."""
+"""Training data: makes the tokenizers and the stores of encoded pairs in the run's directory."""
 
 import hashlib
 import json
@@ -20,20 +20,20 @@ __all__ = ["TrainingData", "prepare_data", "prepare_tokenizers"]
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a run reads: ids from disk for training, text too for validation."""
+    """Holds the stores of a run, and the validation pairs as text."""
 
     train: Store
     valid: Store | None
     valid_pairs: list[tuple[str, str]]
 
     def fingerprints(self) -> dict[str, str]:
-        """Change when the training or validation data do."""
+        """Returns hashes that change when the training or validation data change."""
         stores = {"train": self.train} | ({"valid": self.valid} if self.valid else {})
         return {name: store.fingerprint for name, store in stores.items()}
 
 
 def prepare_tokenizers(config: Config, run: Path) -> Tokenizers:
-    """The run's tokenizers: those it has if they fit, else learnt from its training data."""
+    """Loads the tokenizers of the run if they fit its data, and else trains them."""
     directory = run / "tokenizer"
     root = Path(config.data.root)
     if not config.data.train:
@@ -56,7 +56,7 @@ def prepare_tokenizers(config: Config, run: Path) -> Tokenizers:
 def prepare_data(
     config: Config, tokenizers: Tokenizers, run: Path, say: Callable[[str], None]
 ) -> TrainingData:
-    """Tokenised stores of both corpora, made now or found from an earlier start of the run."""
+    """Encodes both corpora, or opens the stores that an earlier start of the run made."""
     root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
     encoder = TextCodec(tokenizers, config.data.lowercase)
     train = prepare(run / "corpus" / "train", config.data.train, root, encoder, limits)

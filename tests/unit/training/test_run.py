@@ -169,7 +169,7 @@ def test_another_shape_cannot_be_gone_on_with(start, tmp_path):
 
 def test_a_setting_that_is_newer_than_the_checkpoint_is_no_change(start, tmp_path, monkeypatch):
     """A checkpoint of an older version lacks some settings; they had their defaults."""
-    from untold.training import run as module
+    from untold.training import resume as module
 
     settings = module._settings
 
