@@ -18,18 +18,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from untold.models.layers import sigmoid_scores
+
 __all__ = [
     "Routed",
     "mlp_scores",
     "route",
-    "sigmoid_scores",
     "squash",
     "squash_gradient",
     "uniform",
 ]
 
 _SHORTEST = 1e-6
-_TILE = 65_536  # values of one tile: measured, what stays in a core's cache
 
 
 @dataclass(frozen=True)
@@ -118,54 +118,3 @@ def mlp_scores(
     """
     scores = sigmoid_scores(2 * keys.flatten(0, 1), 2 * query.flatten(0, 1), 2 * weight)
     return scores.view(*keys.shape[:2], query.shape[2], keys.shape[2])
-
-
-def sigmoid_scores(
-    keys: Float[Tensor, "n i c"], query: Float[Tensor, "n t c"], weight: Float[Tensor, " c"]
-) -> Float[Tensor, "n t i"]:
-    """weight . sigmoid(keys + query) for each pair."""
-    if keys.device.type != "cpu":
-        return (keys[:, None] + query[:, :, None]).sigmoid() @ weight
-    return _SigmoidScores.apply(keys, query, weight)
-
-
-class _SigmoidScores(torch.autograd.Function):
-    """s[n,t,i] = w . sigmoid(k[n,i] + q[n,t]), n over (b j); no (n t i c) tensor is ever whole.
-
-    With y = sigmoid: ds/dk = ds/dq = w y (1 - y), ds/dw = y. The backward pass computes y again.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, keys: Tensor, query: Tensor, weight: Tensor) -> Tensor:
-        keys, query = keys.contiguous(), query.contiguous()
-        ctx.save_for_backward(keys, query, weight)
-        scores = keys.new_empty(keys.shape[0], query.shape[1], keys.shape[1])
-        for n, t in _tiles(keys, query):
-            hidden = (keys[n, None] + query[n, t, None]).sigmoid_()
-            scores[n, t] = hidden @ weight
-        return scores
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        keys, query, weight = ctx.saved_tensors
-        grad_keys, grad_query = torch.zeros_like(keys), torch.empty_like(query)
-        grad_weight = torch.zeros_like(weight)
-        for n, t in _tiles(keys, query):
-            hidden, grad = (keys[n, None] + query[n, t, None]).sigmoid_(), grads[0][n, t]
-            grad_weight.addmv_(hidden.flatten(0, -2).T, grad.flatten())
-            slope = hidden.addcmul_(hidden, hidden, value=-1).mul_(grad[..., None])
-            grad_keys[n] += slope.sum(1)
-            grad_query[n, t] = slope.sum(2)
-        return grad_keys.mul_(weight), grad_query.mul_(weight), grad_weight
-
-
-def _tiles(keys: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Slices of (n, t) whose hidden values fit the cache: several n, or a part of one's t."""
-    (rows, length, width), steps = keys.shape, query.shape[1]
-    many = max(1, _TILE // (steps * length * width))
-    few = steps if many > 1 else max(1, min(steps, _TILE // (length * width)))
-    return [
-        (slice(n, n + many), slice(t, t + few))
-        for n in range(0, rows, many)
-        for t in range(0, steps, few)
-    ]

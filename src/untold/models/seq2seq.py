@@ -1,13 +1,13 @@
 """The wiring: backbone, past/future and output layer, in one forward pass and one cached step."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untold.errors import UntoldError
-from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source
 from untold.models.copy_mechanism import Copied, CopyLayer
 from untold.models.past_future import PastFuture, Separated
 
@@ -24,7 +24,7 @@ class Outputs:
     attention: Float[Tensor, "b t i"] | None = None
     separated: Separated | None = None
     copied: Copied | None = None
-    timeline: Timeline | None = None
+    inner_states: Any = None  # of an InspectableBackbone
 
     @property
     def copying(self) -> Float[Tensor, "b t i"] | None:
@@ -103,7 +103,7 @@ class Seq2Seq(nn.Module):
         holistic = self._read_out(decoded, separated)
         copied = None if self.copy_layer is None else self.copy_layer(source, holistic)
         states, weights = decoded.states, decoded.attention
-        return Outputs(source, states, holistic, weights, separated, copied, decoded.timeline)
+        return Outputs(source, states, holistic, weights, separated, copied, decoded.inner_states)
 
     def freeze_backbone(self) -> None:
         """Let nothing learn that has a part in translations: only the separator and its heads."""
@@ -133,7 +133,7 @@ class Seq2Seq(nn.Module):
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
         """E o, of what is generated. The losses avoid calling this on whole batches."""
-        return F.linear(holistic, self.output_embedding())
+        return self.backbone.output_layer().logits(holistic)
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
         """E, one row for each target token."""

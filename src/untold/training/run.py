@@ -11,7 +11,7 @@ from typing import Any
 import sentencepiece
 import torch
 
-from untold.config import Config
+from untold.config import Config, model_config_class
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter
 from untold.errors import UntoldError
@@ -191,7 +191,13 @@ def _check_same(
 
 def _completed(facts: dict[str, Any]) -> dict[str, Any]:
     """A setting that a checkpoint does not know is newer than it, and had its default."""
-    return facts | {"config": _merged(_settings(Config()), facts.get("config", {}))}
+    given = facts.get("config", {})
+    model = given.get("model", {})
+    settings = model_config_class(model.get("backbone", "transformer"))
+    defaults = _settings(Config(model=settings()))
+    return facts | {
+        "config": _merged(defaults, given | {"model": settings.drop_legacy_keys(model)})
+    }
 
 
 def _merged(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

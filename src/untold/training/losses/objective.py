@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from untold.config import TrainConfig
 from untold.corpus.batching import Batch
+from untold.models.backbone import as_inspectable
 from untold.models.past_future import PastFuture, Separated
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.losses.bag_of_words import Bags, Words, bag_loss, sentence_bags
@@ -97,7 +98,7 @@ def parts_of(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
         "cut_links": links and config.counterfactual > 0,
         "word_prediction": model.word_prediction is not None and config.word_prediction > 0,
     }
-    layers = timeline_weights(config) if model.backbone.has_timeline else ()
+    layers = timeline_weights(config) if as_inspectable(model.backbone) else ()
     return (*(name for name, is_wanted in wanted.items() if is_wanted), *layers)
 
 
@@ -117,8 +118,8 @@ def _auxiliary(
     if model.past_future is not None:
         found += _separation(model, model.past_future, outputs, batch, config)
     found += _word_prediction(model, outputs, batch, config)
-    if outputs.timeline is not None:
-        found += timeline_losses(model, outputs.timeline, batch, config)
+    if outputs.inner_states is not None:
+        found += timeline_losses(model, outputs.inner_states, batch, config)
     return found
 
 

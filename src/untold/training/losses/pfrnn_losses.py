@@ -7,7 +7,8 @@ from torch import Tensor
 
 from untold.config import TrainConfig
 from untold.corpus.batching import Batch
-from untold.models.backbone import Timeline
+from untold.models.backbone import as_inspectable
+from untold.models.pfrnn import Timeline
 from untold.models.seq2seq import Seq2Seq
 from untold.training.losses.fused_softmax import label_smoothed_cross_entropy
 
@@ -26,14 +27,17 @@ def timeline_losses(
     model: Seq2Seq, timeline: Timeline, batch: Batch, config: TrainConfig
 ) -> list[tuple[str, float, Tensor]]:
     """Name, weight and value of each loss with a weight, summed over the words of the batch."""
+    backbone = as_inspectable(model.backbone)
+    assert backbone is not None
     weights, labels = timeline_weights(config), batch.labels[batch.target_mask]
+    output_layer = model.backbone.output_layer()
     return [
         (
             name,
             weights[name],
-            label_smoothed_cross_entropy(states, model.output_embedding(), labels, 0.0)[0],
+            label_smoothed_cross_entropy(*output_layer.augmented(states), labels, 0.0)[0],
         )
-        for name, guess in model.backbone.guesses(timeline).items()
+        for name, guess in backbone.guesses(timeline).items()
         if name in weights
         for states in (guess[batch.target_mask],)
     ]

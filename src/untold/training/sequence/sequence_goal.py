@@ -113,7 +113,8 @@ def _try(
     """One pass over all samples, without label smoothing, and its decoder states."""
     decoded = model.decode(outputs.source.select(samples.rows), samples.prefix)
     real = samples.mask
-    found = token_log_probs(decoded.holistic[real], model.output_embedding(), samples.labels[real])
+    states, weight = model.backbone.output_layer().augmented(decoded.holistic[real])
+    found = token_log_probs(states, weight, samples.labels[real])
     if decoded.copied is not None:
         generated = found + decoded.copied.generating[real]
         copied = decoded.copied.probability(samples.labels)[real]
