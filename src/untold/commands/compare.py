@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from untold.commands.options import decode_changes
-from untold.corpus.batching import collate, plan_epoch
+from untold.corpus.batching import PairsInMemory, collate, plan_epoch
 from untold.corpus.lines import read_parallel
-from untold.corpus.memory import PairsInMemory
 from untold.errors import UntoldError
 from untold.evaluation.metrics import corpus_metric, split_for_rouge
 from untold.evaluation.speed_race import Speed, measure_speeds

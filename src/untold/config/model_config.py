@@ -34,12 +34,12 @@ BACKBONES: Registry[Any] = Registry(
     },
 )
 
-# The parts are subclasses of untold.models.separators.Separator.
+# The parts are subclasses of untold.models.capsule_routing.Separator.
 SEPARATORS: Registry[Any] = Registry(
     "separator",
     "untold.separators",
     {
-        "gdr": "untold.models.separators:GuidedRouting",
+        "gdr": "untold.models.capsule_routing:GuidedRouting",
         "clf": "untold.models.separators:ClassifierSeparator",
         "attn": "untold.models.separators:AttentionSeparator",
     },

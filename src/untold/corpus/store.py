@@ -8,11 +8,11 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int32
@@ -30,28 +30,31 @@ _CHUNK = 10_000  # pairs held in memory while building
 _SIDES = ("source", "target")
 _OFFSET = np.dtype("<i8")
 
-Encode = Callable[[list[str]], list[list[int]]]
 
+@runtime_checkable
+class PairEncoder(Protocol):
+    """Turns both sides of pairs into ids; a TextCodec is one."""
 
-@dataclass(frozen=True)
-class PairEncoder:
-    """How both sides become ids. `size` bounds the ids of either; none is a BOS or an EOS."""
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the tokenizers do."""
+        ...
 
-    source: Encode
-    target: Encode
-    size: int
-    fingerprint: str
-    lowercase: bool = False
+    @property
+    def size(self) -> int:
+        """Bounds the ids of either side."""
+        ...
 
-    def encode(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
-        """Ids of each pair; a blank side has none, whatever the tokenizer makes of spaces."""
-        sources = self._side(self.source, [pair.source for pair in pairs])
-        targets = self._side(self.target, [pair.target for pair in pairs])
-        return list(zip(sources, targets, strict=True))
+    @property
+    def lowercase(self) -> bool:
+        """Says whether text is lower-cased before it is encoded."""
+        ...
 
-    def _side(self, encode: Encode, texts: list[str]) -> list[list[int]]:
-        ids = encode([text.lower() for text in texts] if self.lowercase else texts)
-        return [row if text.strip() else [] for row, text in zip(ids, texts, strict=True)]
+    def encode_pairs(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> Sequence[tuple[list[int], list[int]]]:
+        """Returns the ids of both sides of each pair, without BOS and EOS."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,8 @@ def build_store(
     with new_directory(directory, replace=True) as unfinished:
         writer = _Writer(unfinished, encoder.size)
         for chunk in _chunks(pairs):
-            writer.add(chunk, encoder.encode(chunk), limits)
+            ids = encoder.encode_pairs([(pair.source, pair.target) for pair in chunk])
+            writer.add(chunk, ids, limits)
         report = FilterReport(writer.kept, dict(writer.dropped))
         if not report.kept:
             raise UntoldError(f"{directory}: nothing to learn from: {report}")
@@ -184,12 +188,17 @@ class _Writer:
             self._append(f"{side}.offsets", np.zeros(1, _OFFSET))
 
     def add(
-        self, pairs: Sequence[Pair], ids: list[tuple[list[int], list[int]]], limits: Limits
+        self, pairs: Sequence[Pair], ids: Sequence[tuple[list[int], list[int]]], limits: Limits
     ) -> None:
-        """Write the pairs that are within the limits and count the others."""
+        """Writes the pairs that are within the limits and counts the others.
+
+        A blank side counts as empty, whatever the tokenizer makes of spaces.
+        """
         kept: list[Pair] = []
         rows: tuple[list[list[int]], list[list[int]]] = ([], [])
-        for pair, (source, target) in zip(pairs, ids, strict=True):
+        for pair, encoded in zip(pairs, ids, strict=True):
+            source = encoded[0] if pair.source.strip() else []
+            target = encoded[1] if pair.target.strip() else []
             reason = reason_to_drop(len(source), len(target), limits)
             if reason is not None:
                 self.dropped[reason] += 1

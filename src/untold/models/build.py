@@ -7,7 +7,7 @@ from torch import nn
 
 from untold.config import BACKBONES, ModelConfig
 from untold.corpus.tokenizer import Tokenizers
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Widths
 from untold.models.copy_mechanism import CopyLayer
@@ -20,8 +20,13 @@ __all__ = ["build_model", "build_model_for"]
 def build_model_for(tokenizers: Tokenizers, config: ModelConfig) -> Seq2Seq:
     """Builds an untrained model for the vocabularies of these tokenizers."""
     sizes = (len(tokenizers.source), len(tokenizers.target))
-    same = tokenizers.counterparts() if config.copying and not tokenizers.joint else None
-    return build_model(config, sizes, shared=tokenizers.joint, counterparts=same)
+    return build_model(
+        config,
+        sizes,
+        shared=tokenizers.joint,
+        counterparts=tokenizers.counterparts() if config.copying else None,
+        special_ids=tokenizers.target.special_ids,
+    )
 
 
 def build_model(
@@ -30,11 +35,13 @@ def build_model(
     *,
     shared: bool,
     counterparts: Sequence[int] | None = None,
+    special_ids: SpecialIds = SENTENCEPIECE_IDS,
 ) -> Seq2Seq:
     """Builds an untrained model; its weights come from torch's global generator.
 
     `vocabularies` are the sizes, source first. `counterparts` maps source ids to target ids of the
-    same piece; copying between two vocabularies needs it (see CopyLayer).
+    same piece; copying between two vocabularies needs it (see CopyLayer). `special_ids` are those
+    of the target.
     """
     backbone: Backbone = BACKBONES[config.backbone](config, vocabularies, shared=shared)
     if config.output_bias:
@@ -44,8 +51,8 @@ def build_model(
         past_future = PastFuture(config, backbone.widths, vocabularies)
     if config.copying:
         if counterparts is None:
-            counterparts = _themselves(vocabularies[0], shared=shared)
-        copy_layer = CopyLayer(backbone.widths, counterparts)
+            counterparts = _themselves(vocabularies[0], special_ids, shared=shared)
+        copy_layer = CopyLayer(backbone.widths, counterparts, special_ids.pad)
     # The head comes last, so that all other weights are drawn as they would be without it.
     head = _word_head(backbone.widths) if config.word_prediction else None
     return Seq2Seq(backbone, past_future, copy_layer, head)
@@ -57,8 +64,9 @@ def _word_head(widths: Widths) -> nn.Linear:
     return head
 
 
-def _themselves(size: int, *, shared: bool) -> list[int]:
+def _themselves(size: int, special_ids: SpecialIds, *, shared: bool) -> list[int]:
     """Maps every word to itself, in one vocabulary; control tokens have no counterpart."""
     if not shared:
         raise UntoldError("copying between two vocabularies needs the counterparts of their pieces")
-    return [PAD if token in (PAD, UNK, BOS, EOS) else token for token in range(size)]
+    uncopied = special_ids.control | {special_ids.unk}
+    return [special_ids.pad if token in uncopied else token for token in range(size)]

@@ -1,4 +1,4 @@
-"""Small parts that backbones are built from: dropout, positions, attention, feed-forward.
+"""Layers that networks are built from: dropout, positions, attention, feed-forward.
 
 Shape letters: b sentences, i source positions, t target positions, n beams, k heads, d width,
 e width of one head, r rows (sentences or hypotheses), q queries, s keys.
@@ -22,7 +22,7 @@ __all__ = [
     "split_heads",
 ]
 
-_TILE = 65_536  # values of one tile of sigmoid_scores, measured: they stay in the cache of a core
+_TILE = 65_536  # values of one tile of sigmoid_scores: measured to stay in a core's cache
 
 
 class Dropout(nn.Module):
@@ -119,23 +119,35 @@ def attend(
     return weights @ values, weights.mean(1)
 
 
+class FeedForward(nn.Module):
+    """Computes W_2 dropout(relu(W_1 x)); the result is as wide as x unless `d_out` is given."""
+
+    def __init__(
+        self, d_model: int, d_ffn: int, dropout: float, *, d_out: int | None = None
+    ) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ffn)
+        self.outer = nn.Linear(d_ffn, d_out or d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b e"]:
+        """Maps each position independently."""
+        return self.outer(self.dropout(F.relu(self.inner(x))))
+
+
 def sigmoid_scores(
     keys: Float[Tensor, "n i c"], query: Float[Tensor, "n t c"], weight: Float[Tensor, " c"]
 ) -> Float[Tensor, "n t i"]:
-    """Computes weight . sigmoid(keys + query) for each pair of a key and a query.
-
-    Additive attention needs tanh; since tanh(x) = 2 sigmoid(2x) - 1, callers double keys, query and
-    weight, and drop the constant where a softmax follows. Sigmoid is cheaper on a CPU.
-    """
+    """Computes weight . sigmoid(keys + query) for each pair of a key and a query."""
     if keys.device.type != "cpu":
         return (keys[:, None] + query[:, :, None]).sigmoid() @ weight
     return _SigmoidScores.apply(keys, query, weight)
 
 
 class _SigmoidScores(torch.autograd.Function):
-    """Computes s[n,t,i] = w . sigmoid(k[n,i] + q[n,t]) without storing the whole (n t i c) tensor.
+    """Computes s[n,t,i] = w . sigmoid(k[n,i] + q[n,t]) tile by tile: no (n t i c) tensor exists.
 
-    With y = sigmoid: ds/dk = ds/dq = w y (1 - y), ds/dw = y. The backward pass computes y again.
+    With y = sigmoid: ds/dk = ds/dq = w y (1 - y), ds/dw = y. The backward pass recomputes y.
     """
 
     @staticmethod
@@ -163,7 +175,7 @@ class _SigmoidScores(torch.autograd.Function):
 
 
 def _tiles(keys: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Lists slices of (n, t) whose hidden values fit the cache: several n, or some t of one n."""
+    """Cuts (n, t) into slices whose hidden values fit the cache: several n, or part of one's t."""
     (rows, length, width), steps = keys.shape, query.shape[1]
     many = max(1, _TILE // (steps * length * width))
     few = steps if many > 1 else max(1, min(steps, _TILE // (length * width)))
@@ -172,19 +184,3 @@ def _tiles(keys: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
         for n in range(0, rows, many)
         for t in range(0, steps, few)
     ]
-
-
-class FeedForward(nn.Module):
-    """Computes W_2 dropout(relu(W_1 x)); the result is as wide as x unless `d_out` is given."""
-
-    def __init__(
-        self, d_model: int, d_ffn: int, dropout: float, *, d_out: int | None = None
-    ) -> None:
-        super().__init__()
-        self.inner = nn.Linear(d_model, d_ffn)
-        self.outer = nn.Linear(d_ffn, d_out or d_model)
-        self.dropout = Dropout(dropout)
-
-    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b e"]:
-        """Maps each position independently."""
-        return self.outer(self.dropout(F.relu(self.inner(x))))

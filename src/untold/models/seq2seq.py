@@ -184,5 +184,5 @@ class Seq2Seq(nn.Module):
         """o, the holistic context: what the output layer reads."""
         readout = decoded.states if decoded.readout is None else decoded.readout
         if self.past_future is not None and separated is not None:
-            readout = readout + self.past_future.fuse(decoded.states, separated)
+            readout = readout + separated.fused
         return self.backbone.finish(readout)

@@ -4,8 +4,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from untold.corpus.batching import Batch
-from untold.corpus.memory import PairsInMemory
+from untold.corpus.batching import Batch, PairsInMemory
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted

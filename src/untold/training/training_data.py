@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untold.config import Config
+from untold.corpus.codec import TextCodec
 from untold.corpus.filters import Limits
 from untold.corpus.readers import fingerprint_corpus, read_pairs
-from untold.corpus.store import PairEncoder, Store, prepare
+from untold.corpus.store import Store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
@@ -57,13 +58,7 @@ def prepare_data(
 ) -> TrainingData:
     """Tokenised stores of both corpora, made now or found from an earlier start of the run."""
     root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
-    encoder = PairEncoder(
-        tokenizers.source.encode,
-        tokenizers.target.encode,
-        max(len(tokenizers.source), len(tokenizers.target)),
-        tokenizers.fingerprint,
-        config.data.lowercase,
-    )
+    encoder = TextCodec(tokenizers, config.data.lowercase)
     train = prepare(run / "corpus" / "train", config.data.train, root, encoder, limits)
     say(f"training data: {train.report}")
     if config.data.valid is None:

@@ -96,7 +96,7 @@ def test_source_state_and_output_may_differ_in_width(name, fusion):
     states = torch.ones(2, 3, 11)
     separated = module.separate(source, states)
     assert separated.past.shape == (2, 3, 2 * 3), "two capsules, half as wide as the output each"
-    assert module.fuse(states, separated).shape == (2, 3, 7)
+    assert separated.fused.shape == (2, 3, 7)
     assert module.heads.bow_past(separated.past).shape == (2, 3, 7), "words are what is put out"
     assert module.heads.bca_past(states).shape == separated.past.shape
 

@@ -1,5 +1,4 @@
-from untold.corpus.batching import PairStore, plan_epoch
-from untold.corpus.memory import PairsInMemory
+from untold.corpus.batching import PairsInMemory, PairStore, plan_epoch
 
 
 def test_pairs_in_memory_are_read_in_batches_like_a_store():
