@@ -374,8 +374,9 @@ def test_a_beam_s_scores_are_those_of_rescoring(model, source_ids, mask):
         assert len(hypotheses) == 3
         source, real = source_ids[row : row + 1, mask[row]], int(mask[row].sum())
         batch = collate([((), hypothesis.tokens) for hypothesis in hypotheses], range(3))
+        all_real = torch.ones(3, real, dtype=torch.bool)
         batch = replace(  # the source as the search had it: no EOS at its end
-            batch, source=source.expand(3, -1), source_mask=torch.ones(3, real, dtype=torch.bool)
+            batch, source=source.expand(3, -1), source_mask=all_real, source_words=all_real
         )
         rescored = score_pairs(model, batch, 0.7, attention=True)
         for found, scored in zip(hypotheses, rescored, strict=True):
