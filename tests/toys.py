@@ -134,7 +134,7 @@ def counterparts(source: int, target: int) -> list[int]:
 
 
 def all_scores(model: Seq2Seq, outputs: Outputs) -> torch.Tensor:
-    """Of the next token at all positions (b, t, v)."""
+    """Scores of the next token at all positions (b, t, v)."""
     b, t = outputs.states.shape[:2]
     rows, steps = torch.arange(b).repeat_interleave(t), torch.arange(t).repeat(b)
     return model.scores(outputs, rows, steps).view(b, t, -1)

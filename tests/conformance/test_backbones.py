@@ -1,4 +1,4 @@
-"""What every backbone must do, with every separator.
+"""The conformance battery: rules that every backbone must keep, with every separator.
 
 Every registered backbone is tested: also those that installed packages register.
 
@@ -235,7 +235,7 @@ def test_attention_sums_to_one_over_the_real_source(model, source_ids, mask, pre
 
 
 def test_assignments_are_shares_of_the_real_words(model, source_ids, mask, prefix):
-    """Of each word one in all; with attention of each category, and nothing redundant."""
+    """They sum to one for each word; with attention for each category, and none is redundant."""
     shares = decode(model, source_ids, mask, prefix).assignments
     if model.past_future is None:
         assert shares is None
@@ -251,7 +251,7 @@ def test_assignments_are_shares_of_the_real_words(model, source_ids, mask, prefi
 
 
 def test_copying_is_of_real_words_that_the_target_has(model, source_ids, mask, prefix):
-    """What is copied and what is generated make up one distribution."""
+    """Copying and generating share one probability distribution."""
     outputs = decode(model, source_ids, mask, prefix)
     if model.copy_layer is None:
         assert outputs.copying is None

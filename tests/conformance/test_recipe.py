@@ -36,7 +36,7 @@ class Quiet(Reporter):
 
 
 def install(site: Path) -> None:
-    """As pip would: the modules, and the metadata that pyproject.toml asks for."""
+    """Does what pip does: writes the modules, and the metadata that pyproject.toml asks for."""
     (project,) = map(tomllib.loads, blocks("toml"))
     modules = project["tool"]["setuptools"]["py-modules"]
     for name, text in zip(modules, blocks("python")[: len(modules)], strict=True):

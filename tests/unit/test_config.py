@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -173,6 +175,13 @@ def test_a_configuration_survives_json() -> None:
     assert parse_config_json(config.model_dump_json(), "here") == config
     with pytest.raises(UntoldError, match=r"there: .*unknown key modle"):
         parse_config_json('{"modle": {}}', "there")
+
+
+def test_importing_the_configuration_leaves_torch_out() -> None:
+    code = "import sys; from untold import config; config.SeparatorConfig(kind='gdr'); "
+    code += "print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
 
 
 def test_configurations_are_frozen() -> None:
