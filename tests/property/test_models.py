@@ -5,17 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toys import RUN_SHAPES, toy_batch, toy_model
-from untold.models.build import BACKBONES
+from toys import RUN_SHAPES, shape_of, toy_batch, toy_model
+from untold.config import BACKBONES
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5)
-MODELS = {
-    name: toy_model(backbone=name, **{**RUN_SHAPES[name], "encoder_layers": 1})
-    for name in BACKBONES
-}
+MODELS = {name: toy_model(backbone=name, **shape_of(name, RUN_SHAPES)) for name in BACKBONES.names}
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", BACKBONES.names)
 @settings(deadline=None, max_examples=25)
 @given(lengths=LENGTHS)
 @torch.no_grad()
@@ -32,7 +29,7 @@ def test_each_pair_of_a_batch_is_as_it_is_alone(backbone, lengths):
         torch.testing.assert_close(weights, alone.attention[0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", BACKBONES.names)
 @settings(deadline=None, max_examples=25)
 @given(lengths=LENGTHS, beams=st.integers(1, 3), data=st.data())
 @torch.no_grad()

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,16 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.config import (
-    PRESETS,
+    BACKBONES,
     SEPARATOR_PRESETS,
     Config,
+    ModelConfig,
     SeparatorConfig,
     load_config,
+    model_config_class,
     override,
     parse_config,
     parse_config_json,
 )
 from untold.errors import UntoldError
+from untold.models.pfrnn import PfrnnConfig
+from untold.models.rnmt import RnmtConfig
+from untold.models.transformer import TransformerConfig
+
+PRESETS = {name: model_config_class(name).presets for name in BACKBONES.names}
+OLD_CONFIGS = Path(__file__).parent / "old_configs"
 
 
 def refusal(values: dict) -> str:
@@ -28,6 +38,17 @@ def test_an_unknown_key_names_the_nearest_known_one() -> None:
     assert "unknown key train.stpes; did you mean train.steps?" in refusal({"train": {"stpes": 3}})
     assert "did you mean data.train.source?" in refusal({"data": {"train": {"sourc": "a"}}})
     assert "did you mean train?" in refusal({"trian": {}})
+
+
+def test_an_unknown_key_of_the_model_names_the_nearest_of_the_chosen_backbone() -> None:
+    assert "model.head; did you mean model.heads?" in refusal({"model": {"head": 3}})
+    near = "unknown key model.d_embeding; did you mean model.d_embedding?"
+    assert near in refusal({"model": {"backbone": "rnmt", "d_embeding": 3}})
+    assert "model.d_embedding" not in refusal({"model": {"d_embeding": 3}})
+    assert "future_layer?" in refusal({"model": {"backbone": "pfrnn", "future_layers": "gru"}})
+    text = json.dumps({"model": {"backbone": "rnmt", "d_embeding": 3}})
+    with pytest.raises(UntoldError, match=r"did you mean model\.d_embedding\?"):
+        parse_config_json(text, "here")
 
 
 def test_every_problem_is_named_with_its_value() -> None:
@@ -51,7 +72,13 @@ def test_every_problem_is_named_with_its_value() -> None:
         ({"model": {"backbone": "rnmt", "preset": "huge"}}, 'model.preset = "huge"'),
         ({"model": {"backbone": "rnmt", "future_layer": "gru"}}, "leave future_layer out"),
         ({"model": {"attention_coverage": "neural"}}, "means nothing to transformer: leave"),
-        ({"model": {"backbone": "rnn"}}, 'model.backbone = "rnn"'),
+        ({"model": {"backbone": "rnn"}}, 'model.backbone = "rnn": unknown backbone rnn; did you'),
+        ({"model": {"backbone": "rnn", "heads": 3}}, "known: transformer, rnmt, pfrnn"),
+        ({"model": {"backbone": 3}}, "model.backbone = 3"),
+        ({"model": {"backbone": ["rnmt"]}}, "model.backbone: "),
+        ({"model": 3}, "model = 3"),
+        ({"model": {"backbone": "rnmt", "heads": 8}}, "heads 8 means nothing to rnmt: leave heads"),
+        ({"model": {"preset": "huge"}}, "transformer has tiny, small, base, big"),
         ({"decode": {"beam": 2, "nbest": 5}}, "nbest 5 needs a beam"),
         ({"tokenizer": {"kind": "word", "dropout": 0.1}}, "word has none: set it to 0"),
         ({"train": {"validate_bleu": False}}, "set best_by"),
@@ -60,6 +87,10 @@ def test_every_problem_is_named_with_its_value() -> None:
         ({"train": {"counterfactual": 1.1}}, "train.counterfactual = 1.1"),
         ({"model": {"separator": {"past": 0}}}, "model.separator.past = 0"),
         ({"model": {"separator": {"kind": "pdr"}}}, 'model.separator.kind = "pdr"'),
+        (
+            {"model": {"separator": {"kind": "x"}}},
+            "separator x; known: gdr, clf, attn, none",
+        ),
         ({"data": {"train": {"source": "a"}}}, "both source and target"),
         ({"data": {"train": {"source": "a", "target": "b", "path": "c"}}}, "exactly one of"),
     ],
@@ -78,10 +109,57 @@ def test_a_preset_fills_in_what_is_not_written_out(backbone: str, name: str) -> 
 
 def test_presets_of_a_recurrent_model_are_its_own() -> None:
     config = parse_config({"model": {"backbone": "rnmt"}}).model
-    assert (config.d_embedding, config.d_model, config.heads) == (512, 1024, 1)
-    assert (config.encoder_layers, config.decoder_layers) == (1, 1)
+    assert (config.d_embedding, config.d_model, config.encoder_layers) == (512, 1024, 1)
     one = {"backbone": "rnmt", "heads": 1, "decoder_layers": 1, "attention_dropout": 0.0}
     assert parse_config({"model": one}).model == config, "what is true may be written out"
+
+
+@pytest.mark.parametrize(
+    ("backbone", "kind"),
+    [("transformer", TransformerConfig), ("rnmt", RnmtConfig), ("pfrnn", PfrnnConfig)],
+)
+def test_the_backbone_chooses_the_class_of_the_model_s_settings(backbone: str, kind: type) -> None:
+    config = parse_config({"model": {"backbone": backbone, "preset": "tiny"}})
+    assert type(config.model) is kind
+    assert type(ModelConfig.model_validate({"backbone": backbone})) is kind
+    dumped = json.loads(config.model_dump_json())
+    assert dumped["model"].keys() == kind.model_fields.keys(), "its own keys and no others"
+    assert parse_config_json(config.model_dump_json(), "here") == config
+    assert parse_config(config.model_dump()) == config
+
+
+@pytest.mark.parametrize("backbone", ["transformer", "rnmt", "pfrnn"])
+def test_a_model_of_before_the_union_is_read(backbone: str) -> None:
+    """config.json as versions wrote it that gave every backbone the keys of all."""
+    text = (OLD_CONFIGS / f"{backbone}.json").read_text()
+    old, config = json.loads(text), parse_config_json(text, "old")
+    now = json.loads(config.model_dump_json())
+    assert now["model"].pop("output_bias") is False, "newer than the file"
+    dropped = old["model"].keys() - now["model"].keys()
+    assert old["model"] == now["model"] | {key: old["model"][key] for key in dropped}
+    assert dropped
+    assert {key: old[key] for key in old if key != "model"} == {
+        key: {name: now[key][name] for name in old[key]} for key in old if key != "model"
+    }
+    for key in dropped - {"d_embedding"}:
+        for other in ("neither", 7):
+            changed = old | {"model": old["model"] | {key: other}}
+            with pytest.raises(UntoldError, match=f"{key} {other} means nothing to {backbone}: l"):
+                parse_config_json(json.dumps(changed), "old")
+
+
+def test_a_configuration_of_another_backbone_is_refused_by_the_class_of_one() -> None:
+    with pytest.raises(ValueError, match="RnmtConfig configures the backbone rnmt: write rnmt"):
+        RnmtConfig(backbone="pfrnn")
+
+
+def test_a_backbone_without_a_configuration_of_its_own_is_refused() -> None:
+    BACKBONES.add("bare", object)
+    try:
+        with pytest.raises(UntoldError, match="backbone bare: its class names no config_class"):
+            parse_config({"model": {"backbone": "bare"}})
+    finally:
+        BACKBONES.remove("bare")
 
 
 def test_one_corpus_or_several() -> None:
@@ -97,6 +175,13 @@ def test_a_configuration_survives_json() -> None:
     assert parse_config_json(config.model_dump_json(), "here") == config
     with pytest.raises(UntoldError, match=r"there: .*unknown key modle"):
         parse_config_json('{"modle": {}}', "there")
+
+
+def test_importing_the_configuration_leaves_torch_out() -> None:
+    code = "import sys; from untold import config; config.SeparatorConfig(kind='gdr'); "
+    code += "print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
 
 
 def test_configurations_are_frozen() -> None:

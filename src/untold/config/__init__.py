@@ -1,29 +1,47 @@
-"""Every setting of untold: its name, type, limits and default. The only home of defaults."""
+"""Defines every setting of untold: name, type, limits and default. Defaults live only here.
+
+The keys of one backbone are defined beside its network, in models/.
+"""
 
 from untold.config.aligner_config import AlignerConfig, AlignerKind, Splitting
 from untold.config.config_file import Config, load_config, override, parse_config, parse_config_json
 from untold.config.data_config import CorpusConfig, DataConfig, TokenizerConfig
-from untold.config.model_config import PRESETS, SEPARATOR_PRESETS, ModelConfig, SeparatorConfig
+from untold.config.decode_config import DecodeConfig
+from untold.config.model_config import (
+    BACKBONES,
+    SEPARATOR_PRESETS,
+    SEPARATORS,
+    ModelConfig,
+    SeparatorConfig,
+    model_config_class,
+)
+from untold.config.section import Count, CountOrZero, Fraction, Weight
 from untold.config.sequence_config import REWARDS, SequenceConfig
-from untold.config.train_config import DecodeConfig, TrainConfig
+from untold.config.train_config import TrainConfig
 
 __all__ = [
-    "PRESETS",
+    "BACKBONES",
     "REWARDS",
+    "SEPARATORS",
     "SEPARATOR_PRESETS",
     "AlignerConfig",
     "AlignerKind",
     "Config",
     "CorpusConfig",
+    "Count",
+    "CountOrZero",
     "DataConfig",
     "DecodeConfig",
+    "Fraction",
     "ModelConfig",
     "SeparatorConfig",
     "SequenceConfig",
     "Splitting",
     "TokenizerConfig",
     "TrainConfig",
+    "Weight",
     "load_config",
+    "model_config_class",
     "override",
     "parse_config",
     "parse_config_json",

@@ -11,11 +11,11 @@ Splitting = Literal["blank", "word", "character", "jieba"]
 
 
 class AlignerConfig(Section):
-    """The model that links words, and what counts as a word on either side."""
+    """Chooses the model that links words, and how each side is split into words."""
 
     kind: AlignerKind = "eflomal"
-    iterations: Count = 5  # of each model on the way to this one; eflomal plans its own
-    seed: CountOrZero = 1  # of eflomal, which draws
-    evidence: Fraction = 0.01  # to count as covered: p(t|s) or p(s|t) is at least this
+    iterations: Count = 5  # of this model and of each model that initialises it; not of eflomal
+    seed: CountOrZero = 1  # of eflomal, which samples
+    evidence: Fraction = 0.01  # a word counts as covered if p(t|s) or p(s|t) is at least this
     source_words: Splitting = "blank"
     target_words: Splitting = "blank"

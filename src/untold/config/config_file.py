@@ -1,5 +1,6 @@
-"""A whole configuration, read from TOML and `--set section.key=value`; types are strict, and an
-unknown key is an error that names the nearest known one.
+"""Reads a whole configuration from TOML and `--set section.key=value`.
+
+Types are strict, and an unknown key is an error that names the nearest known one.
 """
 
 import copy
@@ -10,30 +11,33 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, model_validator
 
 from untold.config.data_config import CorpusConfig, DataConfig, TokenizerConfig
-from untold.config.model_config import ModelConfig
+from untold.config.decode_config import DecodeConfig
+from untold.config.model_config import BACKBONES, ModelConfig, model_config_class
 from untold.config.section import Section
-from untold.config.train_config import DecodeConfig, TrainConfig
+from untold.config.train_config import TrainConfig
 from untold.errors import UntoldError
 
 __all__ = ["Config", "load_config", "override", "parse_config", "parse_config_json"]
 
 
 class Config(Section):
-    """A whole run: data, tokenizer, model, training and decoding."""
+    """Configures a whole run. `model` is an instance of the backbone's own configuration class."""
 
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
-    model: ModelConfig = ModelConfig()
+    model: SerializeAsAny[ModelConfig] = Field(
+        default_factory=lambda: ModelConfig.model_validate({})
+    )
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
 
     @model_validator(mode="before")
     @classmethod
     def _weight_asks_for_head(cls, data: Any) -> Any:
-        """A model whose word prediction is to be trained has the head, unless it is told not to."""
+        """Gives the model the head that a weight of train.word_prediction needs."""
         if not isinstance(data, dict):
             return data
         train, model = data.get("train", {}), data.get("model", {})
@@ -54,7 +58,7 @@ class Config(Section):
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
-    """Read a TOML file, apply `section.key=value` overrides (values in TOML), and check it all."""
+    """Reads a TOML file, applies `section.key=value` overrides (values in TOML) and checks it."""
     try:
         with open(path, "rb") as file:
             values = tomllib.load(file)
@@ -66,7 +70,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
 
 
 def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A copy of nested settings with `section.key=value` changes; values are TOML or bare words."""
+    """Copies nested settings and applies `section.key=value` changes, in TOML or as bare words."""
     changed = copy.deepcopy(dict(values))
     for change in overrides:
         _apply(changed, change)
@@ -74,23 +78,26 @@ def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, A
 
 
 def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Config:
-    """Check a nested mapping; every problem is named with its key, value and cure."""
+    """Checks a nested mapping; the error names every problem with its key, value and cure."""
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise _refusal(error, where) from None
+        raise _refusal(error, where, values) from None
 
 
 def parse_config_json(text: str, where: str) -> Config:
-    """Check what `Config.model_dump_json` wrote."""
+    """Checks JSON that `Config.model_dump_json` wrote, now or in an older version."""
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:
-        raise _refusal(error, where) from None
+        values = {} if error.errors()[0]["type"] == "json_invalid" else json.loads(text)
+        raise _refusal(error, where, values) from None
 
 
-def _refusal(error: ValidationError, where: str) -> UntoldError:
-    return UntoldError(f"{where}: {'; '.join(_explain(problem) for problem in error.errors())}")
+def _refusal(error: ValidationError, where: str, values: Any) -> UntoldError:
+    known = _known_keys(Config, values)
+    problems = [_explain(problem, known) for problem in error.errors()]
+    return UntoldError(f"{where}: {'; '.join(problems)}")
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
@@ -112,11 +119,11 @@ def _toml_value(text: str) -> Any:
         return text  # a bare word, such as a path or a preset's name
 
 
-def _explain(problem: Any) -> str:
+def _explain(problem: Any, known: list[str]) -> str:
     names = [str(part) for part in problem["loc"]]
     key = ".".join(names) or "configuration"
     if problem["type"] == "extra_forbidden":
-        return f"unknown key {key}{_nearest(names)}"
+        return f"unknown key {key}{_nearest(names, known)}"
     message = problem["msg"].removeprefix("Value error, ")
     value = problem["input"]
     shown = (
@@ -125,8 +132,7 @@ def _explain(problem: Any) -> str:
     return f"{key}{shown}: {message}"
 
 
-def _nearest(names: list[str]) -> str:
-    known = _known_keys(Config)
+def _nearest(names: list[str], known: list[str]) -> str:
     tail = {key.rsplit(".", 1)[-1]: key for key in reversed(known)}
     plain = ".".join(name for name in names if not name.isdigit())
     close = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
@@ -138,14 +144,22 @@ def _nearest(names: list[str]) -> str:
     )
 
 
-def _known_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+def _known_keys(section: type[BaseModel], values: Any, prefix: str = "") -> list[str]:
+    """Lists all keys, with those of the backbone that the values choose."""
     keys: list[str] = []
     for name, field in section.model_fields.items():
         keys.append(prefix + name)
-        annotation = field.annotation
+        inner = values.get(name) if isinstance(values, Mapping) else None
+        annotation = _chosen(inner) if field.annotation is ModelConfig else field.annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            keys += _known_keys(annotation, f"{prefix}{name}.")
+            keys += _known_keys(annotation, inner, f"{prefix}{name}.")
     for name in ("train", "valid"):
         if section is DataConfig:
-            keys += _known_keys(CorpusConfig, f"{prefix}{name}.")
+            keys += _known_keys(CorpusConfig, None, f"{prefix}{name}.")
     return keys
+
+
+def _chosen(values: Any) -> type[ModelConfig]:
+    name = ModelConfig.model_fields["backbone"].default
+    name = values.get("backbone", name) if isinstance(values, Mapping) else name
+    return model_config_class(name) if isinstance(name, str) and name in BACKBONES else ModelConfig

@@ -1,4 +1,4 @@
-"""Settings of what is read: corpora and how their text becomes pieces."""
+"""Settings of the corpora and of the tokenizer."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ __all__ = ["CorpusConfig", "DataConfig", "TokenizerConfig"]
 
 
 class CorpusConfig(Section):
-    """Where sentence pairs are read from: two plain files, one table file, or a dataset."""
+    """Names one source of sentence pairs: two plain files, one table file, or a dataset."""
 
     source: str | None = None
     target: str | None = None
@@ -44,7 +44,7 @@ def _as_corpora(value: Any) -> Any:
 
 
 class DataConfig(Section):
-    """The corpora and what is left out of them. Paths are relative to `root`."""
+    """Names the corpora and the pairs to leave out. Paths are relative to `root`."""
 
     source_language: str = "src"
     target_language: str = "tgt"
@@ -58,7 +58,7 @@ class DataConfig(Section):
 
 
 class TokenizerConfig(Section):
-    """How text becomes pieces. `joint` gives both languages one vocabulary."""
+    """Controls how text is split into pieces. `joint` gives both languages one vocabulary."""
 
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
     size: Annotated[int, Field(ge=16)] = 32_000

@@ -1,46 +1,49 @@
-"""Settings of the model: its backbone, and how it tells past and future apart."""
+"""Settings that every model has, whatever its backbone, and the registry of backbones.
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+Each backbone adds its own keys, presets and checks in a subclass of `ModelConfig` that lives beside
+the network and is named by the network's `config_class`. Validating `ModelConfig` picks the
+subclass by the value of `backbone`, and imports the backbone's module to do so.
+"""
 
-from pydantic import Field, model_validator
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
 
 from untold.config.section import Count, CountOrZero, Fraction, Section, with_preset
+from untold.errors import UntoldError
+from untold.registry import Registry
 
-__all__ = ["PRESETS", "SEPARATOR_PRESETS", "ModelConfig", "SeparatorConfig"]
+__all__ = [
+    "BACKBONES",
+    "SEPARATORS",
+    "SEPARATOR_PRESETS",
+    "ModelConfig",
+    "SeparatorConfig",
+    "model_config_class",
+]
 
+# The parts are subclasses of untold.models.backbone.Backbone; naming them as text keeps torch out.
+BACKBONES: Registry[Any] = Registry(
+    "backbone",
+    "untold.backbones",
+    {
+        "transformer": "untold.models.transformer:Transformer",
+        "rnmt": "untold.models.rnmt:Rnmt",
+        "pfrnn": "untold.models.pfrnn:Pfrnn",
+    },
+)
 
-_TRANSFORMER: Mapping[str, Mapping[str, Any]] = {
-    "tiny": {"d_model": 128, "d_ffn": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4},
-    "small": {"d_model": 256, "d_ffn": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
-    "base": {"d_model": 512, "d_ffn": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
-    "big": {"d_model": 1024, "d_ffn": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
-}
-
-# What a recurrent model has of the Transformer's keys, whether it is written out or not.
-_RECURRENT_FIXED: Mapping[str, Any] = {
-    "heads": 1,
-    "decoder_layers": 1,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-}
-_RECURRENT: Mapping[str, Mapping[str, Any]] = {
-    "tiny": {"d_embedding": 128, "d_model": 192, "d_ffn": 256},
-    "small": {"d_embedding": 256, "d_model": 512, "d_ffn": 1024},
-    "base": {"d_embedding": 512, "d_model": 1024, "d_ffn": 2048},
-}
-
-_RECURRENT_PRESETS = {
-    name: {**shape, **_RECURRENT_FIXED, "encoder_layers": 1} for name, shape in _RECURRENT.items()
-}
-
-# By backbone, then by name.
-PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "transformer": _TRANSFORMER,
-    "rnmt": _RECURRENT_PRESETS,
-    "pfrnn": _RECURRENT_PRESETS,
-}
-
+# The parts are subclasses of untold.models.capsule_routing.Separator.
+SEPARATORS: Registry[Any] = Registry(
+    "separator",
+    "untold.separators",
+    {
+        "gdr": "untold.models.capsule_routing:GuidedRouting",
+        "clf": "untold.models.separators:ClassifierSeparator",
+        "attn": "untold.models.separators:AttentionSeparator",
+    },
+)
 
 SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
@@ -56,15 +59,17 @@ SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 class SeparatorConfig(Section):
-    """How source words are told apart as past, future and redundant. The preset `paper` is
-    the form of the paper; the default is the one that separates best (docs/results.md)."""
+    """Says how source words are separated into past, future and redundant.
 
-    kind: Literal["none", "gdr", "clf", "attn"] = "none"
+    The preset `paper` is the form of the paper; the default separates best (docs/results.md).
+    """
+
+    kind: str = "none"  # "none", or a name in SEPARATORS
     preset: Literal["default", "paper"] = "default"
     past: Count = 2
     future: Count = 2
     redundant: CountOrZero = 2
-    d_capsule: Count | None = None  # of one capsule; None: half of what the output layer reads
+    d_capsule: Count | None = None  # width of one capsule; None: half of Widths.output
     num_iterations: Count = 3
     agreement: Literal["dot", "mlp"] = "dot"
     coverage: bool = True
@@ -79,69 +84,99 @@ class SeparatorConfig(Section):
     def _fill_preset(cls, data: Any) -> Any:
         return with_preset(data, SEPARATOR_PRESETS, cls.model_fields["preset"].default)
 
+    @field_validator("kind")
+    @classmethod
+    def _is_registered(cls, value: str) -> str:
+        if value != "none" and value not in SEPARATORS:
+            raise ValueError(f"{SEPARATORS.unknown(value)}, none")
+        return value
+
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Capsules of each category; attention has no way to call a word redundant."""
+        """Counts the capsules of each category; attention cannot call a word redundant."""
         return self.past, self.future, 0 if self.kind == "attn" else self.redundant
 
 
 class ModelConfig(Section):
-    """The shape of the model. A preset fills in what is not written out beside it."""
+    """The settings that all models share. Subclasses add those of one backbone.
 
-    backbone: Literal["transformer", "rnmt", "pfrnn"] = "transformer"
-    preset: Literal["tiny", "small", "base", "big"] = "base"
-    d_embedding: Count | None = None  # of a recurrent model; None: d_model
-    d_model: Count = 512  # of a recurrent model: of its decoder, and of each encoder direction
-    d_ffn: Count = 2048
-    heads: Count = 8
-    encoder_layers: Count = 6
-    decoder_layers: Count = 6
+    A subclass sets the default of `backbone` to the name that it is registered under, and `presets`
+    to values that fill in what is not written out.
+    """
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    # Keys that older versions wrote for every backbone, with the one value that they could have.
+    legacy_keys: ClassVar[Mapping[str, Any]] = {}
+
+    backbone: str = "transformer"
+    preset: str = "base"
+    d_ffn: Count = 2048  # of the backbone, if it has feed-forward layers, and of fusion = "ffn"
     dropout: Fraction = 0.1
-    attention_dropout: Fraction = 0.0
-    activation_dropout: Fraction = 0.0
-    tie_embeddings: bool = True
-    attention_coverage: Literal["none", "linguistic", "neural"] = "none"  # of recurrent models
-    future_layer: Literal["gru", "gru-o", "gru-i"] = "gru-i"  # of pfrnn
     copying: bool = False  # the output layer may copy source words: names, numbers
+    output_bias: bool = False  # the output layer adds a learned bias to the logits
     separator: SeparatorConfig = SeparatorConfig()
     word_prediction: bool = False  # the head that train.word_prediction trains, and asks for
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _choose_class(cls, data: Any, handler: Callable[[Any], Any]) -> Any:
+        if cls is not ModelConfig or not isinstance(data, dict):
+            return handler(data)
+        name = data.get("backbone", cls.model_fields["backbone"].default)
+        if not isinstance(name, str) or name not in BACKBONES:
+            return handler({"backbone": name})  # which refuses it
+        return model_config_class(name).model_validate(data)
 
     @model_validator(mode="before")
     @classmethod
     def _fill_preset(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
+        filled = with_preset(data, cls.presets, cls.model_fields["preset"].default)
+        return cls.drop_legacy_keys(filled)
+
+    @field_validator("backbone")
+    @classmethod
+    def _is_registered(cls, value: str) -> str:
+        if value not in BACKBONES:
+            raise ValueError(BACKBONES.unknown(value))
+        own = cls.model_fields["backbone"].default
+        if cls is not ModelConfig and value != own:
+            raise ValueError(f"{cls.__name__} configures the backbone {own}: write {own}")
+        return value
+
+    @field_validator("preset")
+    @classmethod
+    def _is_a_preset(cls, value: str) -> str:
         fields = cls.model_fields
-        backbone = str(data.get("backbone", fields["backbone"].default))
-        presets, preset = PRESETS.get(backbone, {}), data.get("preset", fields["preset"].default)
-        if presets and preset in PRESETS["transformer"] and preset not in presets:
-            raise ValueError(f"preset {preset}: {backbone} has {', '.join(presets)}")
-        return with_preset(data, presets, fields["preset"].default)
+        if value in cls.presets or value == fields["preset"].default:
+            return value
+        known = ", ".join(cls.presets) or "no presets: leave preset out"
+        raise ValueError(f"{fields['backbone'].default} has {known}")
 
-    @model_validator(mode="after")
-    def _keys_mean_something(self) -> "ModelConfig":
-        is_transformer = self.backbone == "transformer"
-        if is_transformer and self.d_embedding not in (None, self.d_model):
-            raise ValueError(
-                f"d_embedding {self.d_embedding}: a transformer's embeddings are as wide as "
-                f"d_model, here {self.d_model}: leave d_embedding out"
-            )
-        fixed = {"attention_coverage": "none"} if is_transformer else dict(_RECURRENT_FIXED)
-        if self.backbone != "pfrnn":
-            fixed["future_layer"] = type(self).model_fields["future_layer"].default
-        for key, value in fixed.items():
-            if getattr(self, key) != value:
+    @classmethod
+    def drop_legacy_keys(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Drops keys that mean nothing to this backbone; refuses those that ask for something."""
+        backbone = cls.model_fields["backbone"].default
+        for key, neutral in cls.legacy_keys.items():
+            if key in values and values[key] != neutral:
                 raise ValueError(
-                    f"{key} {getattr(self, key)} means nothing to {self.backbone}: leave {key} out"
+                    f"{key} {values[key]} means nothing to {backbone}: leave {key} out"
                 )
-        return self
+        return {key: value for key, value in values.items() if key not in cls.legacy_keys}
 
-    @model_validator(mode="after")
-    def _heads_divide(self) -> "ModelConfig":
-        if self.backbone != "transformer":
-            return self
-        if self.d_model % self.heads:
-            raise ValueError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
-        if self.d_model % 2:
-            raise ValueError(f"d_model {self.d_model} is odd: sinusoidal positions need it even")
-        return self
+    def describe(self) -> dict[str, str]:
+        """Describes the shape of the network for `untold info`: names and values."""
+        shared = ModelConfig.model_fields
+        own = {name: getattr(self, name) for name in type(self).model_fields if name not in shared}
+        return {"shape": ", ".join(f"{name} {value}" for name, value in own.items())}
+
+
+def model_config_class(backbone: str) -> type[ModelConfig]:
+    """Imports a backbone and returns the class of its configuration."""
+    found = getattr(BACKBONES[backbone], "config_class", None)
+    if isinstance(found, type) and issubclass(found, ModelConfig) and found is not ModelConfig:
+        return found
+    raise UntoldError(
+        f"backbone {backbone}: its class names no config_class: set it to a subclass of ModelConfig"
+    )

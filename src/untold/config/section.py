@@ -1,4 +1,4 @@
-"""What all sections of the configuration share."""
+"""Types and helpers that all sections of the configuration share."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,18 +14,18 @@ Weight = Annotated[float, Field(ge=0.0)]
 
 
 class Section(BaseModel):
-    """Frozen and strict: a value of the wrong type is refused, never converted."""
+    """A frozen and strict section: it refuses values of the wrong type and unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def as_tuple(value: Any) -> Any:
-    """Lists, as TOML has them, become tuples."""
+    """Converts lists, which TOML has, to tuples, which are frozen."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def with_preset(data: Any, presets: Mapping[str, Mapping[str, Any]], default: str) -> Any:
-    """What is written out wins over what the preset says."""
+    """Fills in the values of the named preset; values that are written out win."""
     if not isinstance(data, dict):
         return data
     return dict(presets.get(data.get("preset", default), {})) | data

@@ -1,5 +1,4 @@
-"""Settings of sequence-level training: which translations are tried, what they are worth, and how
-the model learns from it."""
+"""Settings of sequence-level training: sampler, reward and gradient estimator."""
 
 import difflib
 import re
@@ -16,7 +15,7 @@ _CALLABLE = re.compile(r"[\w.]+:\w+")
 
 
 class SequenceConfig(Section):
-    """Learning from whole translations, `mix` of it and the rest from the reference.
+    """Mixes a loss over whole translations, with weight `mix`, into the loss of the reference.
 
     `kind` is the estimator; "none" trains on the reference alone.
     """
@@ -39,7 +38,7 @@ class SequenceConfig(Section):
 
     @property
     def is_on(self) -> bool:
-        """False: training is as if this section were not there."""
+        """Returns False if training uses the reference alone."""
         return self.kind != "none" and self.mix > 0
 
     @field_validator("reward")

@@ -1,4 +1,4 @@
-"""Settings of training and of the search for translations."""
+"""Settings of training."""
 
 from typing import Annotated, Literal
 
@@ -7,11 +7,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from untold.config.section import Count, CountOrZero, Fraction, Section, Weight, as_tuple
 from untold.config.sequence_config import SequenceConfig
 
-__all__ = ["DecodeConfig", "TrainConfig"]
+__all__ = ["TrainConfig"]
 
 
 class TrainConfig(Section):
-    """The course of a run. One update sees `accumulate` batches, on however many processes."""
+    """Controls a run. One update sees `accumulate` batches, summed over all processes."""
 
     seed: CountOrZero = 1
     steps: Count = 100_000
@@ -83,30 +83,4 @@ class TrainConfig(Section):
             raise ValueError(
                 'with freeze_backbone no translation changes: set sequence.kind = "none"'
             )
-        return self
-
-
-class DecodeConfig(Section):
-    """How translations are searched for."""
-
-    beam: Count = 4
-    length_penalty: Annotated[float, Field(ge=0.0)] = 0.6
-    coverage_penalty: Weight = 0.0
-    coverage_source: Literal["attention", "past"] = "attention"
-    nbest: Count = 1
-    min_length: CountOrZero = 0
-    max_length: Count = 256
-    max_ratio: Annotated[float, Field(gt=0.0)] = 3.0
-    no_repeat_ngram: CountOrZero = 0
-    sample: bool = False
-    temperature: Annotated[float, Field(gt=0.0)] = 1.0
-    top_k: CountOrZero = 0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    seed: CountOrZero = 1
-    batch_tokens: Count = 4096
-
-    @model_validator(mode="after")
-    def _nbest_fits(self) -> "DecodeConfig":
-        if not self.sample and self.nbest > self.beam:
-            raise ValueError(f"nbest {self.nbest} needs a beam at least as wide, not {self.beam}")
         return self

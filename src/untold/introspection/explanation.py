@@ -13,6 +13,7 @@ from untold.errors import UntoldError
 from untold.introspection.copies import Copy, copy_records, find_copies
 from untold.introspection.pfrnn_states import LayerTrace, trace_pieces
 from untold.introspection.sentence_sides import END, Side, check_targets, side_records, sides_of
+from untold.models.backbone import as_inspectable
 from untold.translator import Translation, Translator
 
 __all__ = [
@@ -96,7 +97,7 @@ def explain(
         for source, translation in zip(sources, translations, strict=True)
     ]
     first = translator.models[0]
-    if len(translator.models) > 1 or not first.model.backbone.has_timeline:
+    if len(translator.models) > 1 or as_inspectable(first.model.backbone) is None:
         return found
     traces = trace_pieces(first, [(each.source_tokens, each.tokens) for each in translations])
     return [replace(each, layers=trace) for each, trace in zip(found, traces, strict=True)]

@@ -13,6 +13,7 @@ from untold.errors import UntoldError
 from untold.introspection.copies import Copy, copy_records, find_copies
 from untold.introspection.pfrnn_states import LayerTrace, trace_pieces
 from untold.introspection.sentence_sides import Side, check_targets, side_records, sides_of
+from untold.models.backbone import as_inspectable
 from untold.translator import Translation, Translator
 
 __all__ = ["LayerExplanation", "explain_layers", "has_layers_alone"]
@@ -45,7 +46,8 @@ class LayerExplanation:
 def has_layers_alone(translator: Translator) -> bool:
     """Whether layers are all that there is to explain: one model, a PFRNN without a separator."""
     first, *others = (each.model for each in translator.models)
-    return first.backbone.has_timeline and first.past_future is None and not others
+    has_layers = as_inspectable(first.backbone) is not None
+    return has_layers and first.past_future is None and not others
 
 
 def explain_layers(

@@ -12,6 +12,7 @@ from untold.corpus.batching import collate
 from untold.corpus.vocabulary import EOS
 from untold.errors import UntoldError
 from untold.introspection.sentence_sides import END
+from untold.models.backbone import as_inspectable
 from untold.storage.model_directory import TrainedModel
 
 __all__ = ["LayerTrace", "trace_layers", "trace_pieces"]
@@ -76,7 +77,7 @@ def trace_pieces(
 def _traces(
     trained: TrainedModel, pairs: Sequence[tuple[list[int], list[int]]]
 ) -> list[LayerTrace]:
-    if not trained.model.backbone.has_timeline:
+    if as_inspectable(trained.model.backbone) is None:
         raise UntoldError(
             f"the backbone {trained.config.model.backbone} has no past and future layers: train "
             'one with model.backbone = "pfrnn"'
@@ -87,9 +88,10 @@ def _traces(
 def _trace(trained: TrainedModel, source: list[int], target: list[int]) -> LayerTrace:
     model = trained.model
     batch = collate([(source, target)], [0]).to(next(model.parameters()).device)
-    timeline = model(batch.source, batch.source_mask, batch.prefix).timeline
+    timeline = model(batch.source, batch.source_mask, batch.prefix).inner_states
     past, future = timeline.after[0].float().cpu().numpy().transpose(1, 0, 2)
-    guesses = model.backbone.guesses(timeline)
+    backbone = as_inspectable(model.backbone)
+    guesses = {} if backbone is None else backbone.guesses(timeline)
     best = {name: model.logits(guess[0]).argmax(-1).tolist() for name, guess in guesses.items()}
     pieces, added, taken = (
         _shown(trained, ids) for ids in ([*target, EOS], best["past"], best["future"])

@@ -1,11 +1,11 @@
-"""Coverage in attention (Tu et al., 2016): how far each source word was attended to, fed back.
+"""Coverage in attention (Tu et al., 2016): the past attention to each source word is fed back.
 
     linguistic   C_t,i = C_t-1,i + a_t,i / Phi_i,   Phi_i = N sigmoid(U h_i), the word's fertility
     neural       C_t,i = GRU(C_t-1,i; a_t,i, h_i, s_t-1)
 
-C_0 = 0, and V C_t-1,i joins the energy of word i inside the tanh. V begins at zero: a model that
-starts from one without coverage begins as it. This is the decoder's own coverage, which changes
-what it attends to; that of coverage.py is where routing starts from.
+C_0 = 0, and V C_t-1,i is added to the energy of word i inside the tanh. V starts at zero, so that a
+model which is warm-started from one without coverage computes the same at first. This coverage
+belongs to the decoder's attention; the separator has a prior of its own in routing_prior.py.
 """
 
 from abc import ABC, abstractmethod
@@ -18,12 +18,12 @@ from untold.models.gru import GRUCell, initialise_recurrent
 
 __all__ = ["COVERAGES", "AttentionCoverage", "LinguisticCoverage", "NeuralCoverage"]
 
-_MOST_FERTILE = 2.0  # N: how many times over a word may be attended to, as in the paper
-_WIDTH = 10  # of a neural coverage vector: the paper's
+_MAX_FERTILITY = 2.0  # N of the paper: the largest fertility of a word
+_WIDTH = 10  # of a neural coverage vector, as in the paper
 
 
 class AttentionCoverage(nn.Module, ABC):
-    """A vector C of each source word for every hypothesis; it starts at zero."""
+    """Keeps a vector C of each source word for every hypothesis; C starts at zero."""
 
     def __init__(self, width: int, d_key: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class AttentionCoverage(nn.Module, ABC):
 
     @abstractmethod
     def remember(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b i m"]:
-        """All that depends on the source alone."""
+        """Computes what depends on the source alone, once a sentence."""
 
     @abstractmethod
     def forward(
@@ -43,11 +43,14 @@ class AttentionCoverage(nn.Module, ABC):
         weights: Float[Tensor, "b n i"],
         hidden: Float[Tensor, "b n h"],
     ) -> Float[Tensor, "b n i w"]:
-        """C_t from C_t-1 and a_t; `words` as remembered, `hidden` the decoder before the step."""
+        """Computes C_t from C_t-1 and a_t.
+
+        `words` is the result of `remember`, `hidden` the decoder state before the step.
+        """
 
 
 class LinguisticCoverage(AttentionCoverage):
-    """The sum of the weights, each word's divided by its fertility."""
+    """Sums the attention weights, each divided by the fertility of its word."""
 
     def __init__(self, widths: Widths) -> None:
         super().__init__(1, widths.state)
@@ -56,8 +59,8 @@ class LinguisticCoverage(AttentionCoverage):
         nn.init.zeros_(self.fertility.bias)
 
     def remember(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b i m"]:
-        """Phi."""
-        return _MOST_FERTILE * self.fertility(states).sigmoid()
+        """Computes the fertilities Phi."""
+        return _MAX_FERTILITY * self.fertility(states).sigmoid()
 
     def forward(
         self,
@@ -66,12 +69,12 @@ class LinguisticCoverage(AttentionCoverage):
         weights: Float[Tensor, "b n i"],
         hidden: Float[Tensor, "b n h"],  # noqa: ARG002
     ) -> Float[Tensor, "b n i w"]:
-        """Grows by one in all over the words, if each is as fertile as one word."""
+        """Adds a_t / Phi; `hidden` plays no part."""
         return covered + weights[..., None] / words[:, None]
 
 
 class NeuralCoverage(AttentionCoverage):
-    """A gated cell for each word, which decides itself what to keep."""
+    """Updates the coverage of each word by a GRU cell."""
 
     def __init__(self, widths: Widths) -> None:
         super().__init__(_WIDTH, widths.state)
@@ -82,7 +85,7 @@ class NeuralCoverage(AttentionCoverage):
             module.apply(initialise_recurrent)
 
     def remember(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b i m"]:
-        """What the gates make of h."""
+        """Maps the source states to the gates of the cell."""
         return self.cell.read(states)
 
     def forward(
@@ -92,7 +95,7 @@ class NeuralCoverage(AttentionCoverage):
         weights: Float[Tensor, "b n i"],
         hidden: Float[Tensor, "b n h"],
     ) -> Float[Tensor, "b n i w"]:
-        """The words of a hypothesis do not see each other."""
+        """Makes one step of the cell for each word independently."""
         gates = words[:, None] + self.weight(weights[..., None]) + self.state(hidden)[:, :, None]
         return self.cell(gates.flatten(0, 1), covered.flatten(0, 1)).view(covered.shape)
 

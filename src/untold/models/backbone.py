@@ -1,47 +1,63 @@
-"""The interface behind which every sequence-to-sequence backbone lives.
+"""The interface that every sequence-to-sequence backbone implements.
 
-    encode(ids, mask)              -> Source       once per sentence
-    decode(source, prefix)         -> Decoded      all target positions at once (training, scoring)
-    start(source, beams)           -> state        an empty decoder memory
+    encode(ids, mask)              -> Source           once a sentence
+    decode(source, prefix)         -> Decoded          all target positions (training, scoring)
+    start(source, beams)           -> state            an empty decoder state
     step(source, last, state)      -> Decoded, state   one more position, from the cache
+    finish(readout)                -> readout          after past and future joined it
+    output_embedding()             -> (v o) matrix     one row for each target token
+    output_layer()                 -> OutputLayer      readouts to logits
 
-Decoding lays hypotheses out as (b, n): n beams of each of b sentences. A backbone sees the n beams
-of a sentence as n queries over one Source, so that nothing of the source is ever copied n times.
-Memory is a value: `step` returns a new state, and `state.select(rows)` is the one way in which a
-search reorders or drops hypotheses; rows index the flattened (b n) hypotheses.
+Decoding lays hypotheses out as (b, n): n beams of each of b sentences. A backbone treats the n
+beams of a sentence as n queries over one Source, so that the source is never copied n times.
+A decoder state is immutable: `step` returns a new one, and a search reorders or drops hypotheses
+only by `state.select(rows)`, where rows index the flattened (b n) hypotheses.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-__all__ = ["Backbone", "Decoded", "DecoderState", "Source", "Timeline", "Widths"]
+from untold.config import ModelConfig
+
+__all__ = [
+    "Backbone",
+    "Decoded",
+    "DecoderState",
+    "InspectableBackbone",
+    "OutputLayer",
+    "Source",
+    "Widths",
+    "as_inspectable",
+]
 
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide a backbone's vectors are, for all that is built on top of it."""
+    """Gives the widths of a backbone's vectors to the modules that are built on top of it."""
 
-    source: int  # of Source.states, which vote
-    state: int  # of Decoded.states, which guide
-    output: int  # of what the output embedding reads
+    source: int  # of Source.states
+    state: int  # of Decoded.states
+    output: int  # of the readout, which the output layer maps to logits
 
 
 @dataclass(frozen=True)
 class Source:
-    """An encoded batch: all about the source that no decoding step needs to compute again."""
+    """An encoded batch. It holds everything that depends on the source alone."""
 
     states: Float[Tensor, "b i d"]
     mask: Bool[Tensor, "b i"]  # True = real token
-    memory: tuple[Tensor, ...] = ()  # the backbone's own, first axis b: keys and values, say
-    votes: tuple[Tensor, ...] = ()  # the separator's own, first axis b
-    copies: tuple[Tensor, ...] = ()  # the copy layer's own, first axis b
+    memory: tuple[Tensor, ...] = ()  # for the backbone: keys and values, say; first axis b
+    votes: tuple[Tensor, ...] = ()  # for the separator; first axis b
+    copies: tuple[Tensor, ...] = ()  # for the copy layer; first axis b
 
     def select(self, rows: Int[Tensor, " r"]) -> "Source":
-        """The sentences at `rows`, in that order."""
+        """Returns the sentences at `rows`, in that order."""
         return Source(
             states=self.states.index_select(0, rows),
             mask=self.mask.index_select(0, rows),
@@ -52,54 +68,77 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Timeline:
-    """States of two layers, of what was said and of what is left, around each position."""
-
-    after: Float[Tensor, "b t 2 h"]
-    before: Float[Tensor, "b t 2 h"]
-
-
-@dataclass(frozen=True)
 class Decoded:
-    """Decoder states after the last norm; attention, where asked for, sums to one over i.
-
-    `readout` is what the output layer reads, before `Backbone.finish`; None: the states themselves.
-    """
+    """The result of decoding: states after the last norm, and attention if it was asked for."""
 
     states: Float[Tensor, "b t d"]
-    attention: Float[Tensor, "b t i"] | None = None
-    readout: Float[Tensor, "b t o"] | None = None
-    timeline: Timeline | None = None  # of a backbone that has such layers
+    attention: Float[Tensor, "b t i"] | None = None  # sums to one over i
+    readout: Float[Tensor, "b t o"] | None = None  # input of `finish`; None: the states themselves
+    inner_states: Any = None  # for losses and pictures of one backbone: see InspectableBackbone
 
 
 @runtime_checkable
 class DecoderState(Protocol):
-    """What a decoder remembers of each hypothesis. Immutable."""
+    """Holds what a decoder remembers of each hypothesis. It is immutable."""
 
     def select(self, rows: Int[Tensor, " r"]) -> "DecoderState":
-        """The memory of the hypotheses at `rows` of the flattened (b n)."""
+        """Returns the memory of the hypotheses at `rows` of the flattened (b n)."""
         ...
 
 
-class Backbone(nn.Module, ABC):
-    """A sequence-to-sequence model up to, but without, its output layer."""
+@dataclass(frozen=True)
+class OutputLayer:
+    """Maps readouts to logits: logits = weight readout + bias."""
 
+    weight: Float[Tensor, "v o"]
+    bias: Float[Tensor, " v"] | None = None
+
+    def logits(self, readout: Float[Tensor, "*b o"]) -> Float[Tensor, "*b v"]:
+        """Computes the logits of all target tokens."""
+        return F.linear(readout, self.weight, self.bias)
+
+    def augmented(
+        self, readout: Float[Tensor, "r o"]
+    ) -> tuple[Float[Tensor, "r p"], Float[Tensor, "v p"]]:
+        """Returns vectors and a matrix whose products are the logits, for the fused losses.
+
+        A bias becomes one more column of the matrix, beside a column of ones.
+        """
+        if self.bias is None:
+            return readout, self.weight
+        ones = torch.ones_like(readout[:, :1])
+        weight = torch.cat([self.weight, self.bias[:, None]], dim=1)
+        return torch.cat([readout, ones], dim=1), weight
+
+
+class Backbone(nn.Module, ABC):
+    """A sequence-to-sequence model without its output layer.
+
+    A subclass sets `config_class` and `widths`, and is built as
+    `Subclass(config, (source_size, target_size), shared=one vocabulary for both)`.
+    """
+
+    config_class: ClassVar[type[ModelConfig]]
     widths: Widths
-    has_timeline = False
+    output_bias: nn.Parameter | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_parameter("output_bias", None)
 
     @abstractmethod
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
-        """Read the source; padding (mask False) changes nothing."""
+        """Reads the source; padding (mask False) must not change anything."""
 
     @abstractmethod
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Decoded:
-        """States for all positions; position t sees prefix[:, :t+1] alone."""
+        """Computes the states of all positions; position t reads prefix[:, :t+1] alone."""
 
     @abstractmethod
     def start(self, source: Source, beams: int) -> DecoderState:
-        """The memory of `beams` empty hypotheses for each sentence."""
+        """Returns the state of `beams` empty hypotheses for each sentence."""
 
     @abstractmethod
     def step(
@@ -110,16 +149,35 @@ class Backbone(nn.Module, ABC):
         *,
         attention: bool = False,
     ) -> tuple[Decoded, DecoderState]:
-        """Read one more token of every hypothesis; the beams lie on the t axis of Decoded."""
+        """Reads one more token of every hypothesis; the beams lie on the t axis of Decoded."""
 
     def finish(self, readout: Float[Tensor, "b t o"]) -> Float[Tensor, "b t o"]:
-        """What follows when past and future, if any, have joined the readout."""
+        """Completes the readout after past and future, if the model has them, were added."""
         return readout
-
-    def guesses(self, timeline: Timeline) -> dict[str, Float[Tensor, "b t o"]]:  # noqa: ARG002
-        """By name: what is trained to guess each position's word, through the output embedding."""
-        return {}
 
     @abstractmethod
     def output_embedding(self) -> Float[Tensor, "v o"]:
-        """The matrix that turns what is read out into logits (tied to the target embedding)."""
+        """Returns one vector for each target token; bags of words are scored with them."""
+
+    def output_layer(self) -> OutputLayer:
+        """Returns the map from readouts to logits: the output embedding, and a bias if any.
+
+        `build_model` adds the parameter `output_bias` if the configuration asks for it. A backbone
+        whose projection differs from the output embedding overrides this method.
+        """
+        return OutputLayer(self.output_embedding(), self.output_bias)
+
+
+@runtime_checkable
+class InspectableBackbone(Protocol):
+    """A backbone that fills `Decoded.inner_states` and can say which words they stand for."""
+
+    def guesses(self, inner_states: Any) -> dict[str, Float[Tensor, "b t o"]]:
+        """Returns, by name, vectors that the output layer maps to guesses of each target word."""
+        ...
+
+
+def as_inspectable(backbone: Backbone) -> InspectableBackbone | None:
+    """Returns the backbone itself if it has inner states to inspect, else None."""
+    found: object = backbone  # a plain object: type checkers think that a Module has any attribute
+    return found if isinstance(found, InspectableBackbone) else None

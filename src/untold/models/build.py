@@ -1,35 +1,32 @@
-"""From a configuration to a model: the one list of backbones."""
+"""Builds untrained models from configurations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+import torch
 from torch import nn
 
-from untold.config import ModelConfig
+from untold.config import BACKBONES, ModelConfig
 from untold.corpus.tokenizer import Tokenizers
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Widths
 from untold.models.copy_mechanism import CopyLayer
 from untold.models.past_future import PastFuture
-from untold.models.rnmt import Rnmt
 from untold.models.seq2seq import Seq2Seq
-from untold.models.transformer import Transformer
 
-__all__ = ["BACKBONES", "build_model", "build_model_for"]
-
-# A backbone is built from its configuration, (source, target) vocabulary sizes and `shared`.
-BACKBONES: dict[str, Callable[..., Backbone]] = {
-    "transformer": Transformer,
-    "rnmt": Rnmt,
-    "pfrnn": Rnmt,
-}
+__all__ = ["build_model", "build_model_for"]
 
 
 def build_model_for(tokenizers: Tokenizers, config: ModelConfig) -> Seq2Seq:
-    """An untrained model of these vocabularies."""
+    """Builds an untrained model for the vocabularies of these tokenizers."""
     sizes = (len(tokenizers.source), len(tokenizers.target))
-    same = tokenizers.counterparts() if config.copying and not tokenizers.joint else None
-    return build_model(config, sizes, shared=tokenizers.joint, counterparts=same)
+    return build_model(
+        config,
+        sizes,
+        shared=tokenizers.joint,
+        counterparts=tokenizers.counterparts() if config.copying else None,
+        special_ids=tokenizers.target.special_ids,
+    )
 
 
 def build_model(
@@ -38,21 +35,25 @@ def build_model(
     *,
     shared: bool,
     counterparts: Sequence[int] | None = None,
+    special_ids: SpecialIds = SENTENCEPIECE_IDS,
 ) -> Seq2Seq:
-    """An untrained model; its weights come from torch's global generator.
+    """Builds an untrained model; its weights come from torch's global generator.
 
-    `counterparts` of source ids among the target's are what copying needs to know of two
-    vocabularies: see CopyLayer.
+    `vocabularies` are the sizes, source first. `counterparts` maps source ids to target ids of the
+    same piece; copying between two vocabularies needs it (see CopyLayer). `special_ids` are those
+    of the target.
     """
-    backbone = BACKBONES[config.backbone](config, vocabularies, shared=shared)
+    backbone: Backbone = BACKBONES[config.backbone](config, vocabularies, shared=shared)
+    if config.output_bias:
+        backbone.output_bias = nn.Parameter(torch.zeros(vocabularies[1]))
     past_future, copy_layer = None, None
     if config.separator.kind != "none":
         past_future = PastFuture(config, backbone.widths, vocabularies)
     if config.copying:
         if counterparts is None:
-            counterparts = _themselves(vocabularies[0], shared=shared)
-        copy_layer = CopyLayer(backbone.widths, counterparts, PAD)
-    # The head comes last: all else is drawn as it would be without it.
+            counterparts = _themselves(vocabularies[0], special_ids, shared=shared)
+        copy_layer = CopyLayer(backbone.widths, counterparts, special_ids.pad)
+    # The head comes last, so that all other weights are drawn as they would be without it.
     head = _word_head(backbone.widths) if config.word_prediction else None
     return Seq2Seq(backbone, past_future, copy_layer, head)
 
@@ -63,8 +64,9 @@ def _word_head(widths: Widths) -> nn.Linear:
     return head
 
 
-def _themselves(size: int, *, shared: bool) -> list[int]:
-    """In one vocabulary every word is its own counterpart; control tokens have none."""
+def _themselves(size: int, special_ids: SpecialIds, *, shared: bool) -> list[int]:
+    """Maps every word to itself, in one vocabulary; control tokens have no counterpart."""
     if not shared:
         raise UntoldError("copying between two vocabularies needs the counterparts of their pieces")
-    return [PAD if token in (PAD, UNK, BOS, EOS) else token for token in range(size)]
+    uncopied = special_ids.control | {special_ids.unk}
+    return [special_ids.pad if token in uncopied else token for token in range(size)]

@@ -1,6 +1,6 @@
-"""The parts of recurrent models: a gated cell whose input is read beforehand, additive attention.
+"""Parts of recurrent models: GRU cells that read their inputs beforehand, additive attention.
 
-Shape letters as in layers.py; h is the width of a hidden state, m that of its three gates, 3h.
+Shape letters are those of layers.py; h is the width of a hidden state, m that of its three gates.
 """
 
 import torch
@@ -13,11 +13,11 @@ __all__ = ["AdditiveAttention", "GRUCell", "SubtractiveGRUCell", "initialise_rec
 
 
 class GRUCell(nn.Module):
-    """A GRU in two parts: `read` what does not depend on the past, for all positions at once.
-
-    As fast as nn.GRUCell on a CPU, within a tenth either way, which cannot be given gates.
+    """A GRU cell in two parts: `read` maps all inputs at once, `forward` makes one step.
 
     r, z = sigmoid(W x + U s);  n = tanh(W_n x + r * U_n s);  s' = (1 - z) n + z s
+
+    nn.GRUCell computes the same at the same speed, but cannot take inputs that are mapped already.
     """
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
@@ -29,7 +29,7 @@ class GRUCell(nn.Module):
     def forward(
         self, gates: Float[Tensor, "b n m"], hidden: Float[Tensor, "b n h"]
     ) -> Float[Tensor, "b n h"]:
-        """The next state; `gates` is what `read` made of the input, or a mixture of such."""
+        """Computes the next state; `gates` is a result of `read` or a mixture of several."""
         both, new = gates.split(self.sizes, dim=-1)
         own_both, own_new = self.recur(hidden).split(self.sizes, dim=-1)
         reset, keep = (both + own_both).sigmoid().chunk(2, dim=-1)
@@ -37,7 +37,7 @@ class GRUCell(nn.Module):
 
 
 class SubtractiveGRUCell(nn.Module):
-    """A gated cell that takes its input away from its state.
+    """A GRU cell that subtracts its input from its state.
 
     r, u = sigmoid(W x + U s);  n = tanh(V (U_n s - r * W_n x));  s' = (1 - u) n + u s
     """
@@ -52,7 +52,7 @@ class SubtractiveGRUCell(nn.Module):
     def forward(
         self, gates: Float[Tensor, "b n m"], hidden: Float[Tensor, "b n h"]
     ) -> Float[Tensor, "b n h"]:
-        """The next state; `gates` is what `read` made of the input."""
+        """Computes the next state; `gates` is the result of `read`."""
         both, taken = gates.split(self.sizes, dim=-1)
         own_both, own = self.recur(hidden).split(self.sizes, dim=-1)
         reset, keep = (both + own_both).sigmoid().chunk(2, dim=-1)
@@ -61,7 +61,7 @@ class SubtractiveGRUCell(nn.Module):
 
 
 class AdditiveAttention(nn.Module):
-    """softmax over i of w . tanh(W_s s + W_h h[i]) (Bahdanau et al., 2015)."""
+    """Attends with weights softmax_i w . tanh(W_s s + W_h h[i]) (Bahdanau et al., 2015)."""
 
     def __init__(self, d_source: int, d_hidden: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class AdditiveAttention(nn.Module):
         self.weight = nn.Parameter(torch.empty(d_hidden).uniform_(-1, 1) * d_hidden**-0.5)
 
     def remember(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b i a"]:
-        """W_h h, twice: tanh(x) = 2 sigmoid(2x) - 1, whose constants the softmax drops."""
+        """Computes 2 W_h h once a sentence; the factor turns tanh into sigmoid (sigmoid_scores)."""
         return 2 * self.key(states)
 
     def forward(
@@ -80,7 +80,7 @@ class AdditiveAttention(nn.Module):
         mask: Bool[Tensor, "b i"],
         more: Float[Tensor, "b n i a"] | None = None,
     ) -> Float[Tensor, "b n i"]:
-        """Weights that sum to one over the real positions; `more` joins W_h h inside the tanh."""
+        """Returns weights that sum to one over real positions; `more` is added inside the tanh."""
         query, weight = 2 * self.query(hidden), 2 * self.weight
         if more is None:
             scores = sigmoid_scores(keys, query, weight)
@@ -92,9 +92,9 @@ class AdditiveAttention(nn.Module):
 
 
 def initialise_recurrent(module: nn.Module) -> None:
-    """Recurrent maps orthogonal gate by gate, other maps Xavier, embeddings as the Transformer's.
+    """Initialises recurrent maps orthogonally gate by gate, other maps by Xavier's rule.
 
-    To be given to `apply`, which meets the parts of a cell before the cell itself.
+    Use it with `nn.Module.apply`, which visits the parts of a cell before the cell itself.
     """
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -114,6 +114,6 @@ def initialise_recurrent(module: nn.Module) -> None:
 
 
 def _initialise_gates(weight: Tensor, *, recurrent: bool) -> None:
-    """Each of three gates for itself, not the stack of them."""
+    """Initialises each of the three gates separately, not their stack."""
     for gate in weight.data.chunk(3):
         (nn.init.orthogonal_ if recurrent else nn.init.xavier_uniform_)(gate)

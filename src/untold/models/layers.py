@@ -28,9 +28,9 @@ _TILE = 65_536  # values of one tile of sigmoid_scores: measured to stay in a co
 class Dropout(nn.Module):
     """Zeroes each value with probability p and scales the others by 1/(1-p), while training.
 
-    The same law as nn.Dropout, p rounded to 1/65536. On CPUs torch draws one uniform number for
-    each value on a single thread, which costs as much as a matrix product; here 64 random bits
-    serve four values.
+    It follows the law of nn.Dropout, with p rounded to 1/65536. On CPUs torch draws one uniform
+    number for each value on a single thread, which costs as much as a matrix product; this class
+    draws 64 random bits for four values.
     """
 
     def __init__(self, p: float) -> None:
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Identity in evaluation mode or with p = 0."""
+        """Returns x itself in evaluation mode or with p = 0."""
         if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu":
@@ -49,19 +49,19 @@ class Dropout(nn.Module):
     def add(
         self, x: Float[Tensor, "*shape"], update: Float[Tensor, "*shape"]
     ) -> Float[Tensor, "*shape"]:
-        """x + dropout(update), where it can be in one pass."""
+        """Computes x + dropout(update), on CPUs in one pass."""
         if not self.training or self.p == 0.0 or x.device.type != "cpu":
             return x + self(update)
         keep, scale = _keep(update, self.p)
         return torch.addcmul(x, update, keep, value=scale)
 
     def extra_repr(self) -> str:
-        """Shown by print(model)."""
+        """Adds p to what print(model) shows."""
         return f"p={self.p}"
 
 
 def _keep(x: Tensor, p: float) -> tuple[Tensor, float]:
-    """(ones with probability 1-p, else zeros; what to scale them by)."""
+    """Draws ones with probability 1-p, else zeros, and returns the scale 1/(1-p) beside them."""
     dropped = round(p * 65536)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
@@ -69,7 +69,7 @@ def _keep(x: Tensor, p: float) -> tuple[Tensor, float]:
 
 
 class PositionalEmbedding(nn.Module):
-    """e(w, t) = sqrt(d) E[w] + sinusoid(t), then dropout. The sinusoids reach any position."""
+    """Embeds words with positions: dropout(sqrt(d) E[w] + sinusoid(t)), for any position t."""
 
     def __init__(self, embedding: nn.Embedding, dropout: float, known: int = 1024) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class PositionalEmbedding(nn.Module):
         self.table = nn.Buffer(table, persistent=False)
 
     def forward(self, ids: Tensor, first: int = 0) -> Tensor:
-        """Ids (r, t) at positions first, first+1, ... become vectors (r, t, d)."""
+        """Maps ids (r, t) at positions first, first+1, ... to vectors (r, t, d)."""
         d, end = self.embedding.embedding_dim, first + ids.shape[1]
         if end <= self.table.shape[0]:
             positions = self.table[first:end]
@@ -96,12 +96,12 @@ def _sinusoids(first: int, end: int, d: int, device: torch.device) -> Tensor:
 
 
 def split_heads(x: Float[Tensor, "r s d"], heads: int) -> Float[Tensor, "r k s e"]:
-    """The width, cut into heads."""
+    """Cuts the width into heads."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def merge_heads(x: Float[Tensor, "r k s e"]) -> Float[Tensor, "r s d"]:
-    """The inverse of split_heads."""
+    """Undoes split_heads."""
     return x.transpose(1, 2).flatten(2)
 
 
@@ -111,7 +111,7 @@ def attend(
     values: Float[Tensor, "r k s e"],
     mask: Bool[Tensor, "r 1 1 s"] | None,
 ) -> tuple[Float[Tensor, "r k q e"], Float[Tensor, "r q s"]]:
-    """Attention written out: (context, weights averaged over heads), for when these are wanted."""
+    """Computes dot-product attention and returns its weights, averaged over heads, beside it."""
     scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
@@ -120,7 +120,7 @@ def attend(
 
 
 class FeedForward(nn.Module):
-    """W_2 dropout(relu(W_1 x)); as wide as x, unless `d_out` says otherwise."""
+    """Computes W_2 dropout(relu(W_1 x)); the result is as wide as x unless `d_out` is given."""
 
     def __init__(
         self, d_model: int, d_ffn: int, dropout: float, *, d_out: int | None = None
@@ -131,7 +131,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b e"]:
-        """Position by position."""
+        """Maps each position independently."""
         return self.outer(self.dropout(F.relu(self.inner(x))))
 
 

@@ -1,78 +1,102 @@
-"""RNMT: a bidirectional GRU reads, a conditional GRU writes, with attention between its halves.
+"""RNMT: a bidirectional GRU encoder and a conditional GRU decoder with additive attention.
 
     h = [forward; backward]                      s_0 = tanh(W mean h)
     s'_t = GRU_1(e(y_t-1), s_t-1)                a_t = attention(s'_t, h),  c_t = sum_i a_t[i] h[i]
     s_t = GRU_2(c_t, s'_t)                       o_t = tanh(W_e e(y_t-1) + W_s s_t + W_c c_t)
 
-Whatever reads the context c_t does so by a linear map. So the maps are applied to the source once a
-sentence, and each step mixes their results: W sum_i a[i] h[i] = sum_i a[i] W h[i]. What is left to
-do word by word is recurrent, and all beams of a sentence share the rest.
+All maps that read the context c_t are linear. They are therefore applied to the source once a
+sentence, and each step mixes the results: W sum_i a[i] h[i] = sum_i a[i] W h[i]. Only the recurrent
+parts run word by word. attention_coverage.py adds coverage to the attention; pfrnn.py extends this
+model by past and future layers, through the methods marked "PFRNN extends this".
 
-A PFRNN is an RNMT with two more layers: see pfrnn.py. Attention may know what it has covered: see
-attention_coverage.py.
+Shape letters are those of gru.py; r is a hypothesis, w the width of a coverage vector.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from untold.config import ModelConfig
+from untold.config import Count, ModelConfig
 from untold.models.attention_coverage import COVERAGES
-from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline, Widths
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 from untold.models.gru import AdditiveAttention, GRUCell, initialise_recurrent
 from untold.models.layers import Dropout
-from untold.models.pfrnn import PastFutureLayers
 
-__all__ = ["Rnmt", "RnmtState", "WordEmbedding"]
+__all__ = ["DecodedWords", "Rnmt", "RnmtConfig", "RnmtState", "WordEmbedding"]
+
+
+class RnmtConfig(ModelConfig):
+    """The settings of an RNMT."""
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "tiny": {"d_embedding": 128, "d_model": 192, "d_ffn": 256, "encoder_layers": 1},
+        "small": {"d_embedding": 256, "d_model": 512, "d_ffn": 1024, "encoder_layers": 1},
+        "base": {"d_embedding": 512, "d_model": 1024, "d_ffn": 2048, "encoder_layers": 1},
+    }
+    legacy_keys: ClassVar[Mapping[str, Any]] = {
+        "heads": 1,
+        "decoder_layers": 1,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "future_layer": "gru-i",
+    }
+
+    backbone: str = "rnmt"
+    d_embedding: Count | None = 512  # width of the words and of o; None: d_model
+    d_model: Count = 1024  # width of the decoder, and of each direction of the encoder
+    encoder_layers: Count = 1
+    tie_embeddings: bool = True
+    attention_coverage: Literal["none", "linguistic", "neural"] = "none"
+
+    @property
+    def d_word(self) -> int:
+        """Returns the width of word embeddings."""
+        return self.d_embedding or self.d_model
+
+    def describe(self) -> dict[str, str]:
+        """Describes layers and widths."""
+        width = f"{self.d_model}, embeddings {self.d_word}"
+        return {"layers": f"{self.encoder_layers} + 1", "width": width}
 
 
 @dataclass(frozen=True)
 class RnmtState:
-    """The decoder state of every hypothesis, and what is kept beside it."""
+    """Holds the decoder state of every hypothesis, and the coverage of its attention."""
 
     hidden: Float[Tensor, "r h"]
-    layers: Float[Tensor, "r 2 h"] | None = None  # past and future of a PFRNN
-    covered: Float[Tensor, "r i w"] | None = None  # of attention with coverage
+    covered: Float[Tensor, "r i w"] | None = None
 
     def select(self, rows: Int[Tensor, " s"]) -> "RnmtState":
-        """The memory of the hypotheses at `rows`."""
-        layers = None if self.layers is None else self.layers.index_select(0, rows)
+        """Returns the memory of the hypotheses at `rows`."""
         covered = None if self.covered is None else self.covered.index_select(0, rows)
-        return RnmtState(self.hidden.index_select(0, rows), layers, covered)
+        return RnmtState(self.hidden.index_select(0, rows), covered)
 
 
 @dataclass(frozen=True)
-class _Memory:
-    """The source as seen by all that reads contexts."""
-
-    keys: Float[Tensor, "b i a"]
-    gates: Float[Tensor, "b i m"]  # of the second half of the decoder
-    readout: Float[Tensor, "b i o"]
-    layers: Float[Tensor, "b i l"] | None = None
-    coverage: Float[Tensor, "b i c"] | None = None
-
-
-@dataclass(frozen=True)
-class _Walk:
-    """What was read at some positions, or by some beams, and what came of it."""
+class DecodedWords:
+    """Holds the decoder's inputs and results at some positions t, or of some beams."""
 
     words: Float[Tensor, "b t e"]
     states: Float[Tensor, "b t h"]
     weights: Float[Tensor, "b t i"]
-    timeline: Timeline | None
+    inner_states: Any = None
 
 
 class Rnmt(Backbone):
     """Bahdanau et al. (2015) with the conditional GRU; the output layer reads o_t."""
 
-    def __init__(self, config: ModelConfig, vocabularies: tuple[int, int], *, shared: bool) -> None:
+    config_class: ClassVar[type[ModelConfig]] = RnmtConfig
+
+    def __init__(self, config: RnmtConfig, vocabularies: tuple[int, int], *, shared: bool) -> None:
         """`vocabularies`: source and target sizes; `shared`: both are one vocabulary."""
         super().__init__()
-        d, d_word = config.d_model, config.d_embedding or config.d_model
+        d, d_word = config.d_model, config.d_word
         self.widths = Widths(source=2 * d, state=d, output=d_word)
         source_size, target_size = vocabularies
         target = nn.Embedding(target_size, d_word)
@@ -93,14 +117,10 @@ class Rnmt(Backbone):
         self.context_readout = nn.Linear(2 * d, d_word, bias=False)
         self.dropout = Dropout(config.dropout)
         self.apply(initialise_recurrent)
-        self.has_timeline = config.backbone == "pfrnn"
-        self.layers = PastFutureLayers(config) if self.has_timeline else None
-        self.coverage = None
-        if config.attention_coverage != "none":
-            self.coverage = COVERAGES[config.attention_coverage](self.widths)
+        self._add_parts(config)
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
-        """Source states, and what attention, decoder and readout will want to know of them."""
+        """Computes source states, and the linear maps of them that every step mixes."""
         embedded = self.source_embedding(ids)
         if bool(mask.all()):
             states, _ = self.encoder(embedded)
@@ -111,13 +131,13 @@ class Rnmt(Backbone):
             states, _ = pad_packed_sequence(found, batch_first=True, total_length=ids.shape[1])
         states = self.dropout(states)
         keys, gates = self.attention.remember(states), self.second.read(states)
-        more = [part.remember(states) for part in (self.layers, self.coverage) if part is not None]
+        more = self._remember(states)
         return Source(states, mask, (keys, gates, self.context_readout(states), *more))
 
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Decoded:
-        """Position after position; what is not recurrent is done before and after, all at once."""
+        """Runs the recurrent parts word by word, and all others before or after, all at once."""
         words = self.target_embedding(prefix)
         states, weights = [self.start(source, 1)], []
         for gates in self.first.read(words).split(1, dim=1):
@@ -125,25 +145,19 @@ class Rnmt(Backbone):
             states.append(state)
             weights.append(focus)
         hidden = torch.stack([state.hidden for state in states[1:]], dim=1)
-        layers = [state.layers for state in states if state.layers is not None]
-        timeline = None
-        if layers:
-            whole = torch.stack(layers, dim=1)
-            timeline = Timeline(whole[:, 1:], before=whole[:, :-1])
-        walk = _Walk(words, hidden, torch.cat(weights, dim=1), timeline)
-        return self._decoded(source, walk, attention=attention)
+        inner = self._inner_states(states, prefix.shape)
+        decoded = DecodedWords(words, hidden, torch.cat(weights, dim=1), inner)
+        return self._decoded(source, decoded, attention=attention)
 
     def start(self, source: Source, beams: int) -> RnmtState:
-        """s_0 for every hypothesis."""
+        """Computes s_0 for every hypothesis. (PFRNN extends this.)"""
         real = source.mask[:, :, None].to(source.states.dtype)
         mean = (source.states * real).sum(1) / real.sum(1)
         first = self.bridge(mean).tanh().repeat_interleave(beams, dim=0)
-        layers = covered = None
-        if self.layers is not None:
-            layers = torch.stack([torch.zeros_like(first), first], dim=1)
+        covered = None
         if self.coverage is not None:
             covered = first.new_zeros(len(first), source.mask.shape[1], self.coverage.width)
-        return RnmtState(first, layers, covered)
+        return RnmtState(first, covered)
 
     def step(
         self,
@@ -153,74 +167,77 @@ class Rnmt(Backbone):
         *,
         attention: bool = False,
     ) -> tuple[Decoded, RnmtState]:
-        """One more token of each hypothesis; the n beams of a sentence share its memory."""
+        """Reads one more token of each hypothesis; the n beams of a sentence share its memory."""
         assert isinstance(state, RnmtState)
         words, shape = self.target_embedding(last), last.shape
         after, weights = self._advance(source, self.first.read(words), state)
-        timeline = None
-        if after.layers is not None and state.layers is not None:
-            layers = after.layers.view(*shape, 2, -1)
-            timeline = Timeline(layers, before=state.layers.view(*shape, 2, -1))
-        walk = _Walk(words, after.hidden.view(*shape, -1), weights, timeline)
-        return self._decoded(source, walk, attention=attention), after
+        inner = self._inner_states([state, after], shape)
+        decoded = DecodedWords(words, after.hidden.view(*shape, -1), weights, inner)
+        return self._decoded(source, decoded, attention=attention), after
 
     def finish(self, readout: Float[Tensor, "b t o"]) -> Float[Tensor, "b t o"]:
-        """The readout is bounded when all that joins it has joined it."""
+        """Applies the tanh, which comes after past and future have joined the readout."""
         return self.dropout(readout.tanh())
 
-    def guesses(self, timeline: Timeline) -> dict[str, Float[Tensor, "b t o"]]:
-        """The words by which past and future changed."""
-        return {} if self.layers is None else self.layers.guesses(timeline)
-
     def output_embedding(self) -> Float[Tensor, "v o"]:
-        """Tied to the target embedding unless the configuration says otherwise."""
+        """Returns the target embedding, or the output's own if tie_embeddings is off."""
         return (self.output or self.target_embedding.embedding).weight
+
+    def _add_parts(self, config: RnmtConfig) -> None:
+        """Adds what a plain RNMT does without. (PFRNN extends this.)"""
+        self.coverage = None
+        if config.attention_coverage != "none":
+            self.coverage = COVERAGES[config.attention_coverage](self.widths)
+
+    def _remember(self, states: Float[Tensor, "b i d"]) -> tuple[Tensor, ...]:
+        """Computes the rest of Source.memory; coverage comes last. (PFRNN extends this.)"""
+        return () if self.coverage is None else (self.coverage.remember(states),)
 
     def _advance(
         self, source: Source, gates: Float[Tensor, "b n m"], state: RnmtState
     ) -> tuple[RnmtState, Float[Tensor, "b n i"]]:
-        """From s_t-1 to s_t, `gates` being what the first GRU reads of the last words; and a_t."""
-        memory, shape = self._memory(source), gates.shape[:2]
-        layers = None if state.layers is None else state.layers.view(*shape, 2, -1)
-        if self.layers is not None and layers is not None:
-            gates = gates + self.layers.feed(layers.flatten(2))
-        hidden = self.first(gates, state.hidden.view(*shape, -1))
+        """Computes s_t and a_t; `gates` is what GRU_1 reads of the words. (PFRNN extends this.)"""
+        hidden = self.first(gates, state.hidden.view(*gates.shape[:2], -1))
         weights, covered = self._attend(source, hidden, state)
-        hidden = self.second(weights @ memory.gates, hidden)
-        if self.layers is not None and memory.layers is not None:
-            layers = self.layers(weights @ memory.layers, layers).flatten(0, 1)
-        return RnmtState(hidden.flatten(0, 1), layers, covered), weights
+        hidden = self.second(weights @ source.memory[1], hidden)
+        return RnmtState(hidden.flatten(0, 1), covered), weights
 
     def _attend(
         self, source: Source, hidden: Float[Tensor, "b n h"], state: RnmtState
     ) -> tuple[Float[Tensor, "b n i"], Float[Tensor, "r i w"] | None]:
-        """a_t, and what is covered after it."""
-        memory, shape = self._memory(source), hidden.shape[:2]
+        """Computes a_t, and the coverage after it."""
+        keys, shape = source.memory[0], hidden.shape[:2]
         if self.coverage is None or state.covered is None:
-            return self.attention(hidden, memory.keys, source.mask), None
+            return self.attention(hidden, keys, source.mask), None
         covered = state.covered.view(*shape, *state.covered.shape[1:])
-        weights = self.attention(hidden, memory.keys, source.mask, self.coverage.key(covered))
+        weights = self.attention(hidden, keys, source.mask, self.coverage.key(covered))
         before = state.hidden.view(*shape, -1)
-        return weights, self.coverage(memory.coverage, covered, weights, before).flatten(0, 1)
+        return weights, self.coverage(source.memory[-1], covered, weights, before).flatten(0, 1)
 
-    def _memory(self, source: Source) -> _Memory:
-        """The parts of Source.memory by name."""
-        keys, gates, readout, *more = source.memory
-        layers = more.pop(0) if self.layers is not None else None
-        return _Memory(keys, gates, readout, layers, more[0] if more else None)
+    def _inner_states(
+        self,
+        states: Sequence[RnmtState],  # noqa: ARG002
+        shape: Sequence[int],  # noqa: ARG002
+    ) -> Any:
+        """Collects Decoded.inner_states from the states of successive positions or of one step.
 
-    def _decoded(self, source: Source, walk: _Walk, *, attention: bool) -> Decoded:
-        """With the readout W_e e + W_s s + W_c c, and what past and future add to it."""
-        context = walk.weights @ self._memory(source).readout
-        readout = self.word_readout(walk.words) + self.state_readout(walk.states) + context
-        if self.layers is not None and walk.timeline is not None:
-            readout = readout + self.layers.readout(walk.timeline.after.flatten(2))
-        weights = walk.weights if attention else None
-        return Decoded(walk.states, weights, readout, walk.timeline)
+        An RNMT has none. (PFRNN extends this.)
+        """
+        return None
+
+    def _readout(self, source: Source, decoded: DecodedWords) -> Float[Tensor, "b t o"]:
+        """Computes W_e e + W_s s + W_c c. (PFRNN extends this.)"""
+        context = decoded.weights @ source.memory[2]
+        return self.word_readout(decoded.words) + self.state_readout(decoded.states) + context
+
+    def _decoded(self, source: Source, decoded: DecodedWords, *, attention: bool) -> Decoded:
+        readout = self._readout(source, decoded)
+        weights = decoded.weights if attention else None
+        return Decoded(decoded.states, weights, readout, decoded.inner_states)
 
 
 class WordEmbedding(nn.Module):
-    """e(w) = sqrt(d) E[w], then dropout: values around one, though E is also the output layer."""
+    """Embeds words: dropout(sqrt(d) E[w]). The factor brings values near one when E is tied."""
 
     def __init__(self, embedding: nn.Embedding, dropout: float) -> None:
         super().__init__()
@@ -228,5 +245,5 @@ class WordEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Int[Tensor, "b t"]) -> Float[Tensor, "b t e"]:
-        """Row by row."""
+        """Maps ids to vectors."""
         return self.dropout(math.sqrt(self.embedding.embedding_dim) * self.embedding(ids))

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untold.config import SeparatorConfig
+from untold.config import SEPARATORS, SeparatorConfig
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import GuidedRouting, Routed, Separator, squash
+from untold.models.capsule_routing import Routed, Separator, squash
 
 __all__ = ["SEPARATORS", "AttentionSeparator", "ClassifierSeparator"]
 
@@ -86,13 +86,6 @@ class AttentionSeparator(_MixingSeparator):
         """Attends to the real words."""
         scores = torch.linalg.vecdot(hidden.unflatten(-1, (2, -1)), self.weight)
         return scores.masked_fill(~mask[:, None, :, None], -torch.inf).softmax(2)
-
-
-SEPARATORS: dict[str, type[Separator]] = {
-    "gdr": GuidedRouting,
-    "clf": ClassifierSeparator,
-    "attn": AttentionSeparator,
-}
 
 
 def _gather(

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untold.errors import UntoldError
-from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Timeline
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source
 from untold.models.copy_mechanism import Copied, CopyLayer
 from untold.models.past_future import PastFuture, Separated
 
@@ -129,7 +128,7 @@ class Outputs(SignalsMixin[Tensor]):
     signals: Signals[Tensor] = NO_SIGNALS
     separated: Separated | None = None
     copied: Copied | None = None
-    timeline: Timeline | None = None
+    inner_states: Any = None  # of an InspectableBackbone
 
 
 @dataclass(frozen=True)
@@ -196,8 +195,8 @@ class Seq2Seq(nn.Module):
         holistic = self._read_out(decoded, separated)
         copied = None if self.copy_layer is None else self.copy_layer(source, holistic)
         signals = _signals(decoded, separated, copied)
-        states, timeline = decoded.states, decoded.timeline
-        return Outputs(source, states, holistic, signals, separated, copied, timeline)
+        states, inner = decoded.states, decoded.inner_states
+        return Outputs(source, states, holistic, signals, separated, copied, inner)
 
     def freeze_backbone(self) -> None:
         """Stops training of all that translations depend on; only the separator still learns."""
@@ -227,7 +226,7 @@ class Seq2Seq(nn.Module):
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
         """Applies the output layer. The losses avoid calling this on whole batches."""
-        return F.linear(holistic, self.output_embedding())
+        return self.backbone.output_layer().logits(holistic)
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
         """Returns E, which has one row for each target token."""

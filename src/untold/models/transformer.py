@@ -1,16 +1,18 @@
 """The Transformer: pre-norm, sinusoidal positions, tied embeddings, cached decoding.
 
-Shape letters as in layers.py; l is a layer.
+Shape letters are those of layers.py; m and r are hypotheses before and after a selection.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, ClassVar, cast
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from untold.config import ModelConfig
+from untold.config import Count, Fraction, ModelConfig
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 from untold.models.layers import (
     Dropout,
@@ -28,18 +30,73 @@ __all__ = [
     "KVCache",
     "SelfAttention",
     "Transformer",
+    "TransformerConfig",
 ]
 
 
-# Positions by which a full cache grows: a step then seldom moves it to make room.
+# A full cache grows by this many positions, so that most steps need not move it.
 _ROOM = 8
+
+_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {"d_model": 128, "d_ffn": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4},
+    "small": {"d_model": 256, "d_ffn": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+    "base": {"d_model": 512, "d_ffn": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    "big": {"d_model": 1024, "d_ffn": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
+}
+
+
+class TransformerConfig(ModelConfig):
+    """The settings of a Transformer."""
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = _PRESETS
+    legacy_keys: ClassVar[Mapping[str, Any]] = {
+        "attention_coverage": "none",
+        "future_layer": "gru-i",
+    }
+
+    backbone: str = "transformer"
+    d_model: Count = 512
+    heads: Count = 8
+    encoder_layers: Count = 6
+    decoder_layers: Count = 6
+    attention_dropout: Fraction = 0.0
+    activation_dropout: Fraction = 0.0
+    tie_embeddings: bool = True
+
+    @classmethod
+    def drop_legacy_keys(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Drops keys that mean nothing to a Transformer, and `d_embedding` if it is d_model."""
+        kept = super().drop_legacy_keys(values)
+        width, given = kept.get("d_model"), kept.pop("d_embedding", None)
+        if given not in (None, width):
+            raise ValueError(
+                f"d_embedding {given}: a transformer's embeddings are as wide as "
+                f"d_model, here {width}: leave d_embedding out"
+            )
+        return kept
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> "TransformerConfig":
+        if self.d_model % self.heads:
+            raise ValueError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model {self.d_model} is odd: sinusoidal positions need it even")
+        return self
+
+    def describe(self) -> dict[str, str]:
+        """Describes layers and widths."""
+        return {
+            "layers": f"{self.encoder_layers} + {self.decoder_layers}",
+            "width": f"{self.d_model} / {self.d_ffn}, {self.heads} heads",
+        }
 
 
 @dataclass(frozen=True)
 class KVCache:
-    """Keys and values of the `length` tokens read so far, one tensor a layer, with room for more.
+    """Holds keys and values of the `length` tokens read so far, one tensor a layer.
 
-    A selection is noted in `rows` and made by the next step, which copies the memory anyway.
+    The tensors have room for more positions. A selection is noted in `rows` and carried out by the
+    next step, which copies the memory anyway.
     """
 
     layers: tuple[Float[Tensor, "m 2 k room e"], ...]
@@ -47,11 +104,11 @@ class KVCache:
     rows: Int[Tensor, " r"] | None = None
 
     def select(self, rows: Int[Tensor, " s"]) -> "KVCache":
-        """The memory of the hypotheses at `rows`."""
+        """Returns the memory of the hypotheses at `rows`."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def roomy_copy(self, layer: int) -> Float[Tensor, "r 2 k room e"]:
-        """The selected memory of one layer, to be written to at position `length`."""
+        """Copies the selected memory of one layer, with room at position `length`."""
         memory = self.layers[layer]
         if self.length == memory.shape[3]:
             memory = F.pad(memory, (0, 0, 0, _ROOM))
@@ -61,7 +118,11 @@ class KVCache:
 class Transformer(Backbone):
     """Vaswani et al. (2017) with the norms before the sublayers and one after each stack."""
 
-    def __init__(self, config: ModelConfig, vocabularies: tuple[int, int], *, shared: bool) -> None:
+    config_class = TransformerConfig
+
+    def __init__(
+        self, config: TransformerConfig, vocabularies: tuple[int, int], *, shared: bool
+    ) -> None:
         """`vocabularies`: source and target sizes; `shared`: both are one vocabulary."""
         super().__init__()
         self.d_model = config.d_model
@@ -76,12 +137,12 @@ class Transformer(Backbone):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.decoder_norm = nn.LayerNorm(config.d_model)
         self.output = None if config.tie_embeddings else nn.Embedding(target_size, config.d_model)
-        # The weights of this layer follow word alignments best: the one before the last.
+        # The layer before the last: its attention follows word alignments best.
         self.aligning_layer = max(0, config.decoder_layers - 2)
         self.apply(_initialise)
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
-        """Source states, and the keys and values that every decoder layer will look up."""
+        """Computes source states, and the keys and values of every decoder layer."""
         x = self.source_embedding(ids)
         wanted = _wanted(mask)
         for layer in self.encoder:
@@ -93,7 +154,7 @@ class Transformer(Backbone):
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Decoded:
-        """All positions at once, each blind to what follows it."""
+        """Computes all positions at once under a causal mask."""
         x = self.target_embedding(prefix)
         wanted, weights = _wanted(source.mask), None
         for number, layer in enumerate(self._decoder_layers()):
@@ -110,7 +171,7 @@ class Transformer(Backbone):
         return Decoded(self.decoder_norm(x), weights)
 
     def start(self, source: Source, beams: int) -> KVCache:
-        """Nothing read yet."""
+        """Returns empty caches."""
         rows = source.states.shape[0] * beams
         return KVCache(
             tuple(
@@ -127,7 +188,7 @@ class Transformer(Backbone):
         *,
         attention: bool = False,
     ) -> tuple[Decoded, KVCache]:
-        """One more token of each hypothesis; the n beams of a sentence share its memory."""
+        """Reads one more token of each hypothesis; the n beams of a sentence share its memory."""
         assert isinstance(state, KVCache)
         b, n = last.shape
         x = self.target_embedding(last.reshape(-1, 1), state.length)
@@ -148,18 +209,18 @@ class Transformer(Backbone):
         return Decoded(states, weights), KVCache(tuple(layers), state.length + 1)
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
-        """Tied to the target embedding unless the configuration says otherwise."""
+        """Returns the target embedding, or the output's own if tie_embeddings is off."""
         return (self.output or self.target_embedding.embedding).weight
 
     def _decoder_layers(self) -> list["DecoderLayer"]:
-        """As what they are: to type checkers a ModuleList is a list of any modules."""
+        """Casts the layers to their type: to type checkers a ModuleList holds any modules."""
         return cast("list[DecoderLayer]", list(self.decoder))
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each normed before and added after."""
+    """Self-attention and feed-forward, each with a norm before it and a residual around it."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attention = SelfAttention(config)
         self.attention_norm = nn.LayerNorm(config.d_model)
@@ -170,15 +231,15 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "b i d"], mask: Bool[Tensor, "b 1 1 i"] | None
     ) -> Float[Tensor, "b i d"]:
-        """Every position sees every real one."""
+        """Lets every position attend to every real position."""
         x = self.dropout.add(x, self.attention(self.attention_norm(x), mask, causal=False))
         return self.dropout.add(x, self.ffn(self.ffn_norm(x)))
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the source, feed-forward."""
+    """Self-attention, cross-attention and feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.self_attention = SelfAttention(config)
@@ -197,19 +258,19 @@ class DecoderLayer(nn.Module):
         *,
         explain: bool,
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "b t i"] | None]:
-        """The sublayer that reads the source; its weights too, if they are to be explained."""
+        """Applies the cross-attention sublayer; `explain` returns its weights as well."""
         context, weights = self.cross_attention(self.cross_norm(x), memory, mask, explain=explain)
         return self.dropout.add(x, context), weights
 
     def transform(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
-        """The feed-forward sublayer."""
+        """Applies the feed-forward sublayer."""
         return self.dropout.add(x, self.ffn(self.ffn_norm(x)))
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention of a sequence to itself; queries, keys and values from one product."""
+    """Multi-head self-attention; one product computes queries, keys and values."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.attention_dropout = config.attention_dropout
@@ -219,7 +280,7 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "r s d"], mask: Bool[Tensor, "r 1 1 s"] | None, *, causal: bool
     ) -> Float[Tensor, "r s d"]:
-        """All positions at once."""
+        """Attends at all positions at once."""
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
         p = self.attention_dropout if self.training else 0.0
         context = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal=causal)
@@ -228,7 +289,7 @@ class SelfAttention(nn.Module):
     def step(
         self, x: Float[Tensor, "r 1 d"], memory: Float[Tensor, "r 2 k room e"], position: int
     ) -> Float[Tensor, "r 1 d"]:
-        """One position, over those before it and itself; writes its own to the memory."""
+        """Attends from one position to itself and those before; writes its own to the memory."""
         qkv = self.qkv(x).view(x.shape[0], 3, self.heads, 1, -1)
         memory[:, :, :, position : position + 1] = qkv[:, 1:]
         keys, values = memory[:, :, :, : position + 1].unbind(1)
@@ -237,9 +298,9 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention to the source, whose keys and values are remembered."""
+    """Multi-head attention to the source, whose keys and values are computed beforehand."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.attention_dropout = config.attention_dropout
@@ -248,7 +309,7 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(config.d_model, config.d_model)
 
     def remember(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b 2 k i e"]:
-        """Keys and values of the source, computed once a sentence."""
+        """Computes keys and values of the source, once a sentence."""
         return self.key_value(states).unflatten(-1, (2, self.heads, -1)).permute(0, 2, 3, 1, 4)
 
     def forward(
@@ -259,7 +320,7 @@ class CrossAttention(nn.Module):
         *,
         explain: bool,
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "b t i"] | None]:
-        """Each position looks at the real source positions."""
+        """Attends from each position to the real source positions."""
         queries = split_heads(self.query(x), self.heads)
         keys, values = memory.unbind(1)
         if explain:
@@ -271,7 +332,7 @@ class CrossAttention(nn.Module):
 
 
 def _wanted(mask: Bool[Tensor, "b i"]) -> Bool[Tensor, "b 1 1 i"] | None:
-    """The attention mask; None where nothing is padded, which is faster."""
+    """Returns the attention mask; None if nothing is padded, which is faster."""
     return None if bool(mask.all()) else mask[:, None, None, :]
 
 

@@ -1,4 +1,4 @@
-"""One model from several: the mean of their weights."""
+"""Averages the weights of several models into one model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["average_models", "last_checkpoints"]
 
 
 def last_checkpoints(run: Path, count: int) -> list[Path]:
-    """The newest `count` whole checkpoints of a training run."""
+    """Finds the newest `count` complete checkpoints of a training run."""
     found = [path for path in step_directories(run / CHECKPOINTS) if is_complete(path)]
     if len(found) < count:
         raise UntoldError(
@@ -25,7 +25,7 @@ def last_checkpoints(run: Path, count: int) -> list[Path]:
 
 @torch.no_grad()
 def average_models(paths: Sequence[Path]) -> TrainedModel:
-    """The mean of each parameter, summed in double precision; all models must have one shape."""
+    """Averages each parameter in double precision; all models must have one shape."""
     if not paths:
         raise UntoldError("nothing to average: name at least one model")
     first = load_model(paths[0])

@@ -1,4 +1,4 @@
-"""Model directories: config.json, model.safetensors, the sentencepiece models and a manifest.
+"""Reads and writes model directories: config.json, model.safetensors, tokenizers, a manifest.
 
 Nothing in a model directory is ever executed, and every file is checked against the manifest before
 it is used.
@@ -40,7 +40,7 @@ BEST, CHECKPOINTS = "best", "checkpoints"
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model with what is needed to use it."""
+    """A model with the configuration and the tokenizers that are needed to use it."""
 
     model: Seq2Seq
     config: Config
@@ -54,25 +54,25 @@ class TrainedModel:
 
 
 def save_model(path: Path, trained: TrainedModel, *, replace: bool = False) -> None:
-    """Write a model directory, whole or not at all."""
+    """Writes a model directory, completely or not at all."""
     with new_directory(path, replace=replace) as directory:
         fill_model_directory(directory, trained)
 
 
 def fill_model_directory(directory: Path, trained: TrainedModel) -> None:
-    """Put a model's files into a directory that the caller seals."""
+    """Writes a model's files to a directory that the caller seals with a manifest."""
     (directory / CONFIG).write_text(trained.config.model_dump_json(indent=1) + "\n")
     trained.tokenizers.save(directory)
     save_file(named_weights(trained.model), directory / WEIGHTS)
 
 
 def named_weights(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Every parameter once, under its first name: shared ones are not repeated."""
+    """Returns every parameter once, under its first name: shared ones are not repeated."""
     return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
 
 
 def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
-    """Read a model directory, or the best model of a training run; refuse anything damaged."""
+    """Reads a model directory, or the best model of a training run; refuses damaged files."""
     directory = find_model(Path(path))
     verify_directory(directory)
     try:
@@ -88,7 +88,7 @@ def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of one safetensors file."""
+    """Reads the tensors of one safetensors file."""
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -96,7 +96,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def find_model(path: Path) -> Path:
-    """The model directory meant by `path`: itself, or a run's best, or a run's last checkpoint."""
+    """Resolves `path` to a model directory: itself, a run's best, or a run's last checkpoint."""
     if (path / MANIFEST).exists():
         return path
     for parent in (path / BEST, path / CHECKPOINTS):
@@ -110,12 +110,12 @@ def find_model(path: Path) -> Path:
 
 
 def step_directories(parent: Path) -> list[Path]:
-    """The step-N directories of a parent, oldest first."""
+    """Lists the step-N directories of a parent, oldest first."""
     return sorted(parent.glob("step-*"), key=lambda path: (len(path.name), path.name))
 
 
 def load_weights(model: Seq2Seq, directory: Path) -> None:
-    """Fill a model with the weights of a directory, which must be exactly its own."""
+    """Loads the weights of a directory, whose names and shapes must be those of the model."""
     tensors, parameters = read_tensors(directory / WEIGHTS), dict(model.named_parameters())
     if missing := parameters.keys() - tensors.keys():
         raise UntoldError(f"{directory}: {WEIGHTS} lacks {sorted(missing)[0]}")

@@ -1,10 +1,10 @@
-"""What a model is, in a few lines for a person."""
+"""Summarises a model for `untold info`: shape, vocabulary, parameters, decoding."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from untold.config import ModelConfig, SeparatorConfig
+from untold.config import SeparatorConfig
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import TrainedModel, find_model
 
@@ -13,7 +13,7 @@ __all__ = ["Parameters", "count_parameters", "summarise"]
 
 @dataclass(frozen=True)
 class Parameters:
-    """How many there are: of all, but for the embeddings, and but for what only training needs."""
+    """Counts parameters: all, all but embeddings, and all that translations need."""
 
     total: int
     without_embeddings: int
@@ -21,9 +21,9 @@ class Parameters:
 
 
 def count_parameters(model: Seq2Seq) -> Parameters:
-    """Every parameter once, shared ones too."""
+    """Counts every parameter once; a shared one counts once, too."""
     total = sum(p.numel() for p in model.parameters())
-    tables = ("embedding", ".lexicon.")  # a row for each word of a vocabulary
+    tables = ("embedding", ".lexicon.")  # these have a row for each word of a vocabulary
     embeddings = sum(
         p.numel() for name, p in model.named_parameters() if any(part in name for part in tables)
     )
@@ -32,20 +32,19 @@ def count_parameters(model: Seq2Seq) -> Parameters:
 
 
 def _is_idle(name: str) -> bool:
-    """Whether translations do without it: heads serve the losses and analysis alone."""
+    """Returns True for the heads, which serve losses and analysis but no translation."""
     return ".heads." in name or name.startswith("word_prediction.")
 
 
 def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
-    """Name to value, in reading order; parameters with and without the embeddings."""
+    """Maps names to values, in reading order."""
     config, parameters = trained.config, count_parameters(trained.model)
     shape = config.model
     return {
         "model": str(find_model(path)),
         "languages": f"{config.data.source_language} -> {config.data.target_language}",
         "backbone": shape.backbone,
-        "layers": f"{shape.encoder_layers} + {shape.decoder_layers}",
-        "width": _width(shape),
+        **shape.describe(),
         "past and future": _separator(shape.separator),
         "copying": "yes" if shape.copying else "no",
         "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
@@ -55,13 +54,6 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
         "parameters to translate with": parameters.to_translate_with,
         "decoding": ", ".join(f"{k} {v}" for k, v in config.decode.model_dump().items()),
     }
-
-
-def _width(shape: ModelConfig) -> str:
-    if shape.backbone == "transformer":
-        return f"{shape.d_model} / {shape.d_ffn}, {shape.heads} heads"
-    layer = f", future layer {shape.future_layer}" if shape.backbone == "pfrnn" else ""
-    return f"{shape.d_model}, embeddings {shape.d_embedding or shape.d_model}{layer}"
 
 
 def _separator(config: SeparatorConfig) -> str:

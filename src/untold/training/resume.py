@@ -7,7 +7,7 @@ from typing import Any
 import sentencepiece
 import torch
 
-from untold.config import Config
+from untold.config import Config, model_config_class
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel, load_weights
 from untold.training.checkpoint import Checkpoint, restore_optimizer
@@ -56,7 +56,11 @@ def check_unchanged(
     falls_to_its_end = facts["config"]["train"]["schedule"] == "linear"
     free = _FREE - {"train.steps"} if falls_to_its_end else _FREE
     # A setting that the checkpoint lacks is newer than it: the run had its default.
-    known = _merge(_settings(Config()), checkpoint.facts.get("config", {}))
+    given = checkpoint.facts.get("config", {})
+    model = given.get("model", {})
+    kind = model_config_class(model.get("backbone", "transformer"))
+    given = given | {"model": kind.drop_legacy_keys(model)}
+    known = _merge(_settings(Config(model=kind())), given)
     changed = _differences(checkpoint.facts | {"config": known}, facts, free)
     serious = [line for line in changed if not line.startswith("environment.")]
     if serious and not allowed:

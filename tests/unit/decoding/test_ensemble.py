@@ -3,12 +3,13 @@ from itertools import chain
 import pytest
 import torch
 
-from untold.config import DecodeConfig, ModelConfig, SeparatorConfig
+from untold.config import DecodeConfig, SeparatorConfig
 from untold.corpus.batching import collate
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Ensemble, Sentences, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.build import build_model
+from untold.models.transformer import TransformerConfig
 
 IDS = torch.tensor([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
 SENTENCES = Sentences(IDS, IDS != 0, SENTENCEPIECE_IDS)
@@ -17,7 +18,7 @@ PAIRS = collate([([5, 6], [7, 8, 9]), ([4], [6])], range(2))
 
 def member(number, d_model=6, size=13, separator="none", copying=False):
     """A small Transformer with weights by closed formula."""
-    shape = ModelConfig(
+    shape = TransformerConfig(
         d_model=d_model,
         d_ffn=10,
         heads=2,

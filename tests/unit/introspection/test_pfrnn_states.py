@@ -36,7 +36,7 @@ def test_a_trace_is_the_states_of_a_pass_over_the_target(root):
     for pair, trace in zip(pairs, trace_layers(trained, pairs), strict=True):
         source, target = (trained.tokenizers.source.encode([text])[0] for text in pair)
         batch = collate([(source, target)], [0])
-        timeline = trained.model(batch.source, batch.source_mask, batch.prefix).timeline
+        timeline = trained.model(batch.source, batch.source_mask, batch.prefix).inner_states
         np.testing.assert_allclose(trace.past, timeline.after[0, :, 0].numpy(), atol=1e-6)
         np.testing.assert_allclose(trace.future, timeline.after[0, :, 1].numpy(), atol=1e-6)
         assert trace.pieces == (*trained.tokenizers.target.pieces(target), "(end)")

@@ -96,7 +96,7 @@ def test_control_tokens_are_never_copied():
 
 def test_two_vocabularies_need_their_counterparts():
     with pytest.raises(UntoldError, match="needs the counterparts"):
-        build_model(ModelConfig(**SMALL, copying=True), (17, 13), shared=False)
+        build_model(ModelConfig.model_validate({**SMALL, "copying": True}), (17, 13), shared=False)
 
 
 @pytest.mark.parametrize("kind", ["none", "gdr-dot"])

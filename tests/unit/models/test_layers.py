@@ -7,12 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from untold.models import layers
 from untold.models.layers import (
     Dropout,
     FeedForward,
     PositionalEmbedding,
     attend,
     merge_heads,
+    sigmoid_scores,
     split_heads,
 )
 
@@ -119,3 +121,20 @@ def test_feed_forward_is_two_products_and_a_relu():
     inner = (x @ layer.inner.weight.T + layer.inner.bias).clamp(min=0)
     expected = inner @ layer.outer.weight.T + layer.outer.bias
     torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("tile", [1, 30, 200, 65_536])  # less than a row, some rows, all of them
+def test_additive_scores_are_their_formula_however_they_are_tiled(tile, monkeypatch):
+    monkeypatch.setattr(layers, "_TILE", tile)
+    keys, query, weight = wave(3, 5, 7).double(), wave(3, 2, 7).double() * 2, wave(7).double()
+    inputs = [part.requires_grad_() for part in (keys, query, weight)]
+    expected = (keys[:, None] + query[:, :, None]).sigmoid() @ weight
+    found = sigmoid_scores(*inputs)
+    torch.testing.assert_close(found, expected)
+    grad = wave(3, 2, 5).double()
+    for ours, theirs in zip(
+        torch.autograd.grad(found, inputs, grad),
+        torch.autograd.grad(expected, inputs, grad),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)

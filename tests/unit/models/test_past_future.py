@@ -5,12 +5,12 @@ import torch
 import torch.nn.functional as F
 
 from toys import SEPARATORS, SHAPES, separator, toy_batch, toy_model, words
-from untold.config import DecodeConfig, ModelConfig
+from untold.config import BACKBONES, DecodeConfig, ModelConfig
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
-from untold.models.build import BACKBONES, build_model
+from untold.models.build import build_model
 from untold.models.past_future import PastFuture
 from untold.training.warm_start import warm_start
 
@@ -104,7 +104,7 @@ def test_source_state_and_output_may_differ_in_width(name, fusion):
 
 @pytest.mark.parametrize("fusion", ["ffn", "linear"])
 @pytest.mark.parametrize("name", SEPARATORS)
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("backbone", BACKBONES.names)
 @torch.no_grad()
 def test_a_model_built_on_a_plain_one_begins_as_it_to_the_last_bit(backbone, name, fusion):
     plain = toy_model(backbone=backbone)

@@ -7,6 +7,7 @@ import torch
 from numpy_rnmt import NumpyRnmt
 from toys import SHAPES, toy_batch, toy_model
 from untold.config import ModelConfig
+from untold.models.backbone import as_inspectable
 from untold.models.build import build_model
 from untold.training.warm_start import warm_start
 
@@ -23,12 +24,12 @@ def outputs_of(model):
 def test_it_is_its_formulas(layer):
     model = toy_model(backbone="pfrnn", future_layer=layer).double()
     outputs, oracle = outputs_of(model), NumpyRnmt(model, layer)
-    guesses = model.backbone.guesses(outputs.timeline)
+    guesses = model.backbone.guesses(outputs.inner_states)
     for row in range(3):
         real, length = (int(m[row].sum()) for m in (BATCH.source_mask, BATCH.target_mask))
         h = oracle.encode(BATCH.source[row, :real].numpy())
         found = oracle.decode(h, BATCH.prefix[row, :length].numpy())
-        after, before = (part[row, :length].numpy() for part in vars(outputs.timeline).values())
+        after, before = (part[row, :length].numpy() for part in vars(outputs.inner_states).values())
         own = {
             "states": outputs.states[row, :length],
             "attention": outputs.attention[row, :length, :real],
@@ -57,7 +58,7 @@ def test_a_model_that_starts_from_an_rnmt_begins_as_it_to_the_last_bit(layer):
     assert all(name.startswith("backbone.layers.") for name in report.new)
     outputs = outputs_of(model)
     assert torch.equal(*(m.logits(outputs_of(m).holistic) for m in (model, plain)))
-    assert outputs.timeline.after.std() > 0.01, "its layers are at work already"
+    assert outputs.inner_states.after.std() > 0.01, "its layers are at work already"
 
 
 @torch.no_grad()
@@ -74,20 +75,21 @@ def test_the_past_begins_empty_and_the_future_as_the_decoder():
 def test_step_by_step_the_layers_are_those_of_all_at_once():
     model = toy_model(backbone="pfrnn")
     source = model.encode(BATCH.source, BATCH.source_mask)
-    expected, state = model.decode(source, BATCH.prefix).timeline, model.start(source, 1)
+    expected, state = model.decode(source, BATCH.prefix).inner_states, model.start(source, 1)
     for t in range(BATCH.prefix.shape[1]):
         decoded, state = model.backbone.step(source, BATCH.prefix[:, t : t + 1], state)
         for name in ("after", "before"):
-            found = getattr(decoded.timeline, name)[:, 0]
+            found = getattr(decoded.inner_states, name)[:, 0]
             torch.testing.assert_close(found, getattr(expected, name)[:, t], rtol=0, atol=1e-5)
 
 
-def test_only_a_model_with_layers_has_a_timeline():
-    assert outputs_of(toy_model(backbone="rnmt")).timeline is None
-    assert outputs_of(toy_model()).timeline is None
-    assert (
-        not toy_model().backbone.has_timeline and toy_model(backbone="pfrnn").backbone.has_timeline
-    )
+def test_only_a_model_with_layers_has_inner_states():
+    for name in ("rnmt", "transformer"):
+        model = toy_model(backbone=name)
+        assert outputs_of(model).inner_states is None
+        assert as_inspectable(model.backbone) is None
+    backbone = toy_model(backbone="pfrnn").backbone
+    assert as_inspectable(backbone) is backbone
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -56,7 +56,7 @@ def test_a_cell_is_torch_s_own():
 
 
 def test_gradients_are_those_of_finite_differences():
-    """Of a loop that no part of torch knows: each kind of parameter, in a random direction."""
+    """The decoder loop is our own: check every parameter, in a random direction."""
     model = made(d_embedding=6, d_model=5, encoder_layers=1)
     weights = torch.arange(3 * 7 * 13).double().sin().view(3, 7, 13)
 

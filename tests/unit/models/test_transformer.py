@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from toys import fill, toy_batch, toy_model, words
-from untold.config import PRESETS, ModelConfig
 from untold.models.build import build_model
 from untold.models.layers import PositionalEmbedding
+from untold.models.transformer import TransformerConfig
 
 
 def reference(model, d_model=44, heads=11, d_ffn=19):
@@ -99,14 +99,14 @@ def parameter_count(settings, vocabularies, *, shared, tied):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("preset", PRESETS["transformer"])
+@pytest.mark.parametrize("preset", TransformerConfig.presets)
 def test_parameters_are_as_many_as_the_formula_says(preset, shared, tied):
-    config = ModelConfig(preset=preset, tie_embeddings=tied)
+    config = TransformerConfig(preset=preset, tie_embeddings=tied)
     vocabularies = (101, 101) if shared else (103, 101)
     with torch.device("meta"):  # counts need no memory
         model = build_model(config, vocabularies, shared=shared)
     expected = parameter_count(
-        PRESETS["transformer"][preset], vocabularies, shared=shared, tied=tied
+        TransformerConfig.presets[preset], vocabularies, shared=shared, tied=tied
     )
     assert sum(p.numel() for p in model.parameters()) == expected
 
@@ -114,7 +114,7 @@ def test_parameters_are_as_many_as_the_formula_says(preset, shared, tied):
 def test_the_base_preset_is_the_transformer_base_of_the_literature():
     """About 60 million parameters with a joint vocabulary of 32 000."""
     with torch.device("meta"):
-        model = build_model(ModelConfig(preset="base"), (32_000, 32_000), shared=True)
+        model = build_model(TransformerConfig(preset="base"), (32_000, 32_000), shared=True)
     assert 60e6 < sum(p.numel() for p in model.parameters()) < 61e6
 
 
@@ -187,7 +187,7 @@ def test_dropout_reaches_every_sublayer_and_both_embeddings():
 def test_a_fresh_model_is_sane():
     """Weights of the scale that training starts from: logits near a uniform distribution."""
     torch.manual_seed(5)
-    config = ModelConfig(preset="tiny", dropout=0.0)
+    config = TransformerConfig(preset="tiny", dropout=0.0)
     model = build_model(config, (53, 53), shared=True).eval()
     batch = toy_batch([(4, 6), (1, 2), (3, 5)], size=53)
     with torch.no_grad():

@@ -3,7 +3,10 @@
 import pytest
 
 from toys import checkpoint_contents, records
+from untold.config import model_config_class
+from untold.errors import UntoldError
 from untold.storage.model_directory import load_model
+from untold.training import resume as module
 
 GDR = {"kind": "gdr", "d_capsule": 3}
 MODELS = {
@@ -38,3 +41,25 @@ def test_a_pfrnn_starts_from_an_rnmt_and_reports_its_losses(start, tmp_path):
     first = records(tmp_path / "pfrnn", "train")[0]
     assert first["past"] > 0 and first["future"] > 0
     assert first["loss"] > first["nll"] + 0.9 * (first["past"] + first["future"])
+
+
+@pytest.mark.parametrize("name", ["rnmt", "pfrnn", "transformer"])
+def test_a_checkpoint_of_before_each_backbone_had_its_own_keys_is_gone_on_with(
+    start, tmp_path, name, monkeypatch
+):
+    settings, legacy = module._settings, dict(model_config_class(name).legacy_keys)
+    if name == "transformer":
+        legacy["d_embedding"] = None
+
+    def older(config):
+        values = settings(config)
+        del values["model"]["output_bias"]
+        return values | {"model": values["model"] | legacy}
+
+    model = MODELS.get(name, {"backbone": name})
+    monkeypatch.setattr(module, "_settings", older)
+    start(tmp_path, model=model, train={"steps": 4})
+    monkeypatch.setattr(module, "_settings", settings)
+    with pytest.raises(UntoldError, match=r"other settings: model\.output_bias: False -> True\."):
+        start(tmp_path, model=model | {"output_bias": True})
+    assert start(tmp_path, model=model)[0].progress.step == 12

@@ -76,8 +76,8 @@ def translation_loss(
     model: Seq2Seq, outputs: Outputs, batch: Batch, smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Computes -log p(y|x), summed over the target tokens: label-smoothed, and without."""
-    real, embedding = batch.target_mask, model.output_embedding()
-    states, labels = outputs.holistic[real], batch.labels[real]
+    real, labels = batch.target_mask, batch.labels[batch.target_mask]
+    states, embedding = model.backbone.output_layer().augmented(outputs.holistic[real])
     if outputs.copied is None:
         return label_smoothed_cross_entropy(states, embedding, labels, smoothing)
     copied = outputs.copied.probability(batch.labels)[real]

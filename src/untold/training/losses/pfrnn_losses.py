@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from untold.config import TrainConfig
+from untold.models.backbone import as_inspectable
 from untold.models.seq2seq import Seq2Seq
 from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
 from untold.training.losses.loss import Loss, LossContext
@@ -26,14 +27,14 @@ class PastLayerLoss(Loss):
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
         """Needs a backbone with past and future layers."""
-        return model.backbone.has_timeline
+        return as_inspectable(model.backbone) is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:
         """Computes the cross entropy of the layer's guesses, summed over the target tokens."""
-        real, embedding = context.batch.target_mask, context.model.output_embedding()
-        guesses = context.once(_layer_guesses)[self.name]
+        real, output = context.batch.target_mask, context.model.backbone.output_layer()
+        guesses = context.once(_layer_guesses)[self.name][real]
         labels = context.batch.labels[real]
-        return label_smoothed_cross_entropy(guesses[real], embedding, labels, 0.0)[0]
+        return label_smoothed_cross_entropy(*output.augmented(guesses), labels, 0.0)[0]
 
 
 class FutureLayerLoss(PastLayerLoss):
@@ -48,5 +49,6 @@ class FutureLayerLoss(PastLayerLoss):
 
 def _layer_guesses(context: LossContext) -> dict[str, Float[Tensor, "b t o"]]:
     """Returns the vectors that guess the word of each step, by the name of the layer."""
-    assert context.outputs.timeline is not None
-    return context.model.backbone.guesses(context.outputs.timeline)
+    backbone = as_inspectable(context.model.backbone)
+    assert backbone is not None
+    return backbone.guesses(context.outputs.inner_states)

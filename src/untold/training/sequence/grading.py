@@ -72,8 +72,9 @@ class Grader:
             grades = context.once(self.rewards)
         model, samples = context.model, context.once(self.samples)
         decoded = model.decode(context.outputs.source.select(samples.rows), samples.prefix)
-        real, embedding = samples.mask, model.output_embedding()
-        found = token_log_probs(decoded.holistic[real], embedding, samples.labels[real])
+        real, output = samples.mask, model.backbone.output_layer()
+        states, weight = output.augmented(decoded.holistic[real])
+        found = token_log_probs(states, weight, samples.labels[real])
         if decoded.copied is not None:
             generated = found + decoded.copied.generating[real]
             copied = decoded.copied.probability(samples.labels)[real]

@@ -23,7 +23,7 @@ def test_each_difference_predicts_the_word_of_its_step():
     model, config = model_of(), settings(past_layer_weight=0.7, future_layer_weight=0.3)
     outputs = model(BATCH.source, BATCH.source_mask, BATCH.prefix)
     sums = {}
-    for name, guess in model.backbone.guesses(outputs.timeline).items():
+    for name, guess in model.backbone.guesses(outputs.inner_states).items():
         sums[name] = 0.0
         for row, t in BATCH.target_mask.nonzero().tolist():
             log_p = (model.output_embedding() @ guess[row, t]).log_softmax(0)

@@ -1,0 +1,35 @@
+"""Settings of the search for translations."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from untold.config.section import Count, CountOrZero, Section, Weight
+
+__all__ = ["DecodeConfig"]
+
+
+class DecodeConfig(Section):
+    """Controls beam search and sampling."""
+
+    beam: Count = 4
+    length_penalty: Annotated[float, Field(ge=0.0)] = 0.6
+    coverage_penalty: Weight = 0.0
+    coverage_source: Literal["attention", "past"] = "attention"
+    nbest: Count = 1
+    min_length: CountOrZero = 0
+    max_length: Count = 256
+    max_ratio: Annotated[float, Field(gt=0.0)] = 3.0
+    no_repeat_ngram: CountOrZero = 0
+    sample: bool = False
+    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    top_k: CountOrZero = 0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    seed: CountOrZero = 1
+    batch_tokens: Count = 4096
+
+    @model_validator(mode="after")
+    def _nbest_fits(self) -> "DecodeConfig":
+        if not self.sample and self.nbest > self.beam:
+            raise ValueError(f"nbest {self.nbest} needs a beam at least as wide, not {self.beam}")
+        return self
