@@ -25,7 +25,7 @@ class PastLayerLoss(Loss):
         return config.past_layer_weight
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
-        """Needs a backbone with past and future layers."""
+        """Tells whether the backbone has past and future layers."""
         return model.backbone.has_timeline
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:
