@@ -18,7 +18,7 @@ import torch
 
 from untold.config import DecodeConfig, ModelConfig, TrainConfig
 from untold.corpus.batching import collate, pad_rows
-from untold.corpus.vocabulary import EOS, PAD
+from untold.corpus.vocabulary import EOS, PAD, SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
@@ -85,7 +85,7 @@ class Task:
         dice = random.Random("test")
         pairs = [self.pair(dice, symbols) for _ in range(TESTS)]
         ids, mask = pad_rows([(*source, EOS) for source, _ in pairs])
-        found = search(model, Sentences(ids, mask), DecodeConfig(beam=1))
+        found = search(model, Sentences(ids, mask, SENTENCEPIECE_IDS), DecodeConfig(beam=1))
         right = [
             best.tokens == tuple(target) for (best,), (_, target) in zip(found, pairs, strict=True)
         ]

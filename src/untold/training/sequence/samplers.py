@@ -88,8 +88,9 @@ def collect(
 
 def _search(model: Seq2Seq, batch: Batch, decode: DecodeConfig) -> list[list[Hypothesis]]:
     indices = tuple(batch.indices.tolist())
+    sentences = Sentences(batch.source, batch.source_mask, batch.special, None, indices)
     with _evaluating(model):
-        return search(model, Sentences(batch.source, batch.source_mask, None, indices), decode)
+        return search(model, sentences, decode)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from toys import (
     words,
 )
 from untold.config import DecodeConfig, ModelConfig, TrainConfig, parse_config
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 from untold.models.build import build_model
@@ -166,7 +167,9 @@ def test_all_other_weights_begin_as_without_the_head():
 @pytest.mark.parametrize("name", ["none", "gdr-dot"])
 def test_no_translation_needs_the_head(name):
     model = toy_model(separator=separator(name), word_prediction=True)
-    sentences = Sentences(words(3, 5), torch.arange(5) < torch.tensor([[5], [2], [4]]))
+    sentences = Sentences(
+        words(3, 5), torch.arange(5) < torch.tensor([[5], [2], [4]]), SENTENCEPIECE_IDS
+    )
     config = DecodeConfig(beam=3, nbest=2, max_length=7)
     whole = search(model, sentences, config)
     model.word_prediction.weight.data.fill_(torch.nan)

@@ -74,7 +74,7 @@ def test_an_nbest_list_is_that_of_the_search_and_draws_nothing():
     found = draw_samples(model, BATCH, settings(kind="mrt", sampler="nbest"), LONGEST)
     assert torch.equal(before, torch.random.get_rng_state())
     decode = DecodeConfig(beam=4, nbest=4, max_length=LONGEST + 1, max_ratio=2.0)
-    sentences = Sentences(BATCH.source, BATCH.source_mask)
+    sentences = Sentences(BATCH.source, BATCH.source_mask, BATCH.special)
     lists = search(toy_model(), sentences, decode)
     assert by_sentence(found) == [[each.tokens for each in some] for some in lists]
 
