@@ -18,7 +18,7 @@ from untold.models.past_future import Separated
 from untold.models.seq2seq import Seq2Seq
 from untold.training.losses.counterfactual import TargetWords
 from untold.training.losses.cross_entropy import weighted_log_partition
-from untold.training.losses.loss import Loss, LossContext
+from untold.training.losses.loss import LossContext, SeparationLoss
 
 __all__ = [
     "BagOfWordsLoss",
@@ -41,7 +41,7 @@ class Bags:
 Side = tuple[Float[Tensor, "b t _"], nn.Linear, Bags]  # vectors, the head that reads them, bags
 
 
-class BagOfWordsLoss(Loss):
+class BagOfWordsLoss(SeparationLoss):
     """Predicts the words before a position from its past capsules, the rest from the future."""
 
     name = "bow"
@@ -49,10 +49,6 @@ class BagOfWordsLoss(Loss):
     def weight(self, config: TrainConfig) -> float:
         """Returns train.bow_weight."""
         return config.bow_weight
-
-    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
-        """Needs capsules."""
-        return model.past_future is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""] | None:
         """Computes the bags of the true prefixes."""
@@ -68,8 +64,8 @@ class CounterfactualBagLoss(BagOfWordsLoss):
     name = "counterfactual"
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:
-        """Needs capsules and a share of sentences to shorten."""
-        return model.past_future is not None and config.counterfactual > 0
+        """Tells whether any sentence loses a span."""
+        return super().applies(model, config) and config.counterfactual > 0
 
     def value(self, context: LossContext) -> Float[Tensor, ""] | None:
         """Computes the bags at the positions behind the deleted spans."""

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from untold.config import TrainConfig
 from untold.models.past_future import Heads, Separated
-from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.loss import Loss, LossContext
+from untold.training.losses.loss import LossContext, SeparationLoss
 
 __all__ = ["ContentAgreementLoss", "content_loss", "running_means"]
 
 
-class ContentAgreementLoss(Loss):
+class ContentAgreementLoss(SeparationLoss):
     """Trains the capsules to agree with the decoder states."""
 
     name = "bca"
@@ -26,10 +25,6 @@ class ContentAgreementLoss(Loss):
     def weight(self, config: TrainConfig) -> float:
         """Returns train.bca_weight."""
         return config.bca_weight
-
-    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
-        """Needs capsules."""
-        return model.past_future is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:
         """Computes the agreement of the batch."""

@@ -10,15 +10,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from untold.config import TrainConfig
-from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.loss import Loss, LossContext
+from untold.training.losses.loss import LossContext, SeparationLoss
 
 __all__ = ["EndsLoss", "ends_loss"]
 
 _NEARLY_ONE = 1 - 1e-6  # keeps the logarithm and its gradient finite
 
 
-class EndsLoss(Loss):
+class EndsLoss(SeparationLoss):
     """Trains the assignments at both ends of a target."""
 
     name = "ends"
@@ -26,10 +25,6 @@ class EndsLoss(Loss):
     def weight(self, config: TrainConfig) -> float:
         """Returns train.ends_weight."""
         return config.ends_weight
-
-    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
-        """Needs assignments."""
-        return model.past_future is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:
         """Computes the ends loss of the batch."""

@@ -90,7 +90,7 @@ class TranslationTableLoss(Loss):
         return config.lexicon_weight
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
-        """Needs a translation table."""
+        """Tells whether the separator has a translation table."""
         return model.past_future is not None and model.past_future.heads.lexicon is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""] | None:
@@ -115,7 +115,7 @@ class CounterfactualLinkLoss(TranslationTableLoss):
     name = "cut_links"
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:
-        """Needs a translation table and a share of sentences to shorten."""
+        """Tells whether there is a table and any sentence loses a span."""
         return super().applies(model, config) and config.counterfactual > 0
 
     def value(self, context: LossContext) -> Float[Tensor, ""] | None:

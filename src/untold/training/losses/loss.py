@@ -15,7 +15,7 @@ from untold.models.past_future import PastFuture, Separated
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.losses.counterfactual import SpanDeletion, delete_spans
 
-__all__ = ["Loss", "LossContext"]
+__all__ = ["Loss", "LossContext", "SeparationLoss"]
 
 Result = TypeVar("Result")
 
@@ -97,3 +97,11 @@ class Loss(ABC):
 
         The log shows this value, unless the loss puts another one into `context.figures`.
         """
+
+
+class SeparationLoss(Loss):
+    """A loss on capsules or assignments: it applies to models with past and future."""
+
+    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
+        """Tells whether the model has a separator."""
+        return model.past_future is not None

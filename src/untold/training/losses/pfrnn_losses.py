@@ -26,7 +26,7 @@ class PastLayerLoss(Loss):
         return config.past_layer_weight
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
-        """Needs a backbone with past and future layers."""
+        """Tells whether the backbone has past and future layers."""
         return as_inspectable(model.backbone) is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:

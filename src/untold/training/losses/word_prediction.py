@@ -28,7 +28,7 @@ class WordPredictionLoss(Loss):
         return config.word_prediction
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
-        """Needs the head."""
+        """Tells whether the model has that head."""
         return model.word_prediction is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:
