@@ -18,9 +18,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int32
 
-from untold.config import CorpusConfig
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import FilterReport, Limits, reason_to_drop
-from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
+from untold.corpus.readers import Pair
 from untold.durable import new_directory, remove_litter, verify_directory
 from untold.errors import UntoldError
 
@@ -103,15 +103,9 @@ class Store:
         return f"{name}:{self.line(index)}"
 
 
-def prepare(
-    directory: Path,
-    corpora: Sequence[CorpusConfig],
-    root: Path,
-    encoder: PairEncoder,
-    limits: Limits,
-) -> Store:
+def prepare(directory: Path, text: CorpusText, encoder: PairEncoder, limits: Limits) -> Store:
     """Opens the store at `directory` if its fingerprint still holds, else builds it anew."""
-    fingerprint = _describe(corpora, root, encoder, limits)
+    fingerprint = _describe(text, encoder, limits)
     remove_litter(directory.parent)
     if directory.exists():
         try:
@@ -120,9 +114,8 @@ def prepare(
                 return store
         except UntoldError:
             pass  # a damaged store, or one of an older format, is built anew
-    pairs = itertools.chain.from_iterable(read_pairs(corpus, root) for corpus in corpora)
-    store = build_store(directory, pairs, encoder, limits, fingerprint)
-    if _describe(corpora, root, encoder, limits) != fingerprint:
+    store = build_store(directory, text.pairs(), encoder, limits, fingerprint)
+    if _describe(text, encoder, limits) != fingerprint:
         raise UntoldError(f"{directory}: the corpus changed while it was read: start again")
     return store
 
@@ -241,11 +234,9 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
-def _describe(
-    corpora: Sequence[CorpusConfig], root: Path, encoder: PairEncoder, limits: Limits
-) -> dict[str, Any]:
+def _describe(text: CorpusText, encoder: PairEncoder, limits: Limits) -> dict[str, Any]:
     return {
-        "corpora": [fingerprint_corpus(corpus, root) for corpus in corpora],
+        "corpora": text.fingerprints(),
         "tokenizer": encoder.fingerprint,
         "vocabulary": encoder.size,
         "lowercase": encoder.lowercase,

@@ -27,7 +27,7 @@ from untold.training.resume import check_unchanged, restore, run_facts
 from untold.training.sequence.rewards import Reward, make_reward
 from untold.training.sequence.sequence_objective import make_objective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
-from untold.training.training_data import prepare_data, prepare_tokenizers
+from untold.training.training_data import prepare_data
 from untold.training.validation import make_validator
 from untold.training.warm_start import WarmStart, warm_start
 
@@ -89,8 +89,9 @@ def _train(
     init = options.init if checkpoint is None else None
     other = None if init is None else load_model(init)
     with processes.main_process_first():  # it prepares the files that the others read
-        tokenizers = _tokenizers(config, options, checkpoint, other)
-        data = prepare_data(config, tokenizers, options.out, reporter.say)
+        known = _tokenizers_of_weights(checkpoint, other)
+        data = prepare_data(config, known, options.out, reporter.say)
+    tokenizers = data.tokenizers
     facts = run_facts(config, data)
     if checkpoint is not None:
         check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
@@ -119,13 +120,13 @@ def _train(
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
 
 
-def _tokenizers(
-    config: Config, options: RunOptions, checkpoint: Checkpoint | None, other: TrainedModel | None
-) -> Tokenizers:
-    """Returns the tokenizers that belong to the weights, or else the run's own."""
+def _tokenizers_of_weights(
+    checkpoint: Checkpoint | None, other: TrainedModel | None
+) -> Tokenizers | None:
+    """Returns the tokenizers that belong to the weights to start from, if there are such."""
     if checkpoint is not None:
         return Tokenizers.load(checkpoint.directory)
-    return other.tokenizers if other else prepare_tokenizers(config, options.out)
+    return None if other is None else other.tokenizers
 
 
 def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:

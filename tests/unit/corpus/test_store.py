@@ -9,9 +9,10 @@ import pytest
 
 from untold.config import CorpusConfig
 from untold.corpus import store as store_module
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import FilterReport, Limits
 from untold.corpus.readers import Pair
-from untold.corpus.store import PairEncoder, build_store, open_store, prepare
+from untold.corpus.store import PairEncoder, build_store, open_store
 from untold.errors import UntoldError
 
 
@@ -40,6 +41,11 @@ def characters(texts):
 
 def encoder(size=128, fingerprint="characters", lowercase=False):
     return Encoder(characters, characters, size, fingerprint, lowercase)
+
+
+def prepare(directory, corpora, root, encoder, limits):
+    with CorpusText(corpora, root, root / "copy") as text:
+        return store_module.prepare(directory, text, encoder, limits)
 
 
 def pairs(*texts, file="f"):
@@ -168,7 +174,13 @@ def test_prepare_reuses_what_fits_and_makes_the_rest_again(tmp_path, corpus):
     def run(fingerprint="1", lowercase=False, limits=LIMITS, corpora=(corpus,)):
         before = counted.calls
         encode = Encoder(counted, characters, 128, fingerprint, lowercase)
-        store = prepare(tmp_path / "stores" / "train", corpora, tmp_path, encode, limits)
+        store = prepare(
+            tmp_path / "stores" / "train",
+            corpora,
+            tmp_path,
+            encode,
+            limits,
+        )
         return store, counted.calls - before
 
     store, calls = run()

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from toys import compute_losses, fill, toy_batch, toy_config, toy_model, toy_tokenizers, words
+from untold.config import TrainConfig
 from untold.corpus.batching import collate
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
@@ -20,7 +21,7 @@ from untold.training.learning_rate_schedule import learning_rate
 from untold.training.losses.objective import Objective
 from untold.training.progress import Progress, Validation
 from untold.training.reporter import Reporter
-from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer, mixed_precision
 
 
 class Pairs:
@@ -396,3 +397,11 @@ def test_weight_decay_makes_it_adamw(make):
     assert type(decaying) is torch.optim.AdamW
     group = decaying.param_groups[0]
     assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.98), 1e-9, 0.1)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_mixed_precision_multiplies_in_bf16_only_where_asked(precision):
+    config = TrainConfig(precision=precision)
+    with mixed_precision(torch.device("cpu"), config):
+        product = torch.ones(2, 3) @ torch.ones(3, 2)
+    assert product.dtype == (torch.bfloat16 if precision == "bf16" else torch.float32)
