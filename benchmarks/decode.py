@@ -1,16 +1,16 @@
-"""Decoding speed against other toolkits: beam search over the same batches of ids.
+"""Compares decoding speed with other toolkits: beam search over the same batches of ids.
 
     python benchmarks/decode.py --source test.en --model runs/mine --threads 1
 
-Random weights translate up to the limit, and two models never agree where to stop. So in the first
-race every contender makes exactly as many tokens for a batch as its longest source has, whatever
-the weights: the work is equal. The second race, only with a trained --model, lets each stop where
-it will; its contenders have the same weights, so their translations should be the same too, and
-those that are get counted. No contender has a length penalty, since formulas differ. Sources are
-sorted by length and batched by tokens alike for all; ids go in and come out.
+A model with random weights translates up to the length limit, and two models stop at different
+lengths. In the first race every contender therefore generates exactly as many tokens for a batch as
+its longest source has, so that the work is equal. The second race needs a trained --model and lets
+each contender stop where it will. Its contenders have the same weights and should give the same
+translations; the script counts those that agree. No contender has a length penalty, since formulas
+differ. All get the same batches of ids, sorted by length and cut by tokens.
 
-With --past-future it is the model against itself: plain, and GDR with and without returning where
-each source word stood at every step.
+With --past-future the model races against itself: plain, and GDR with and without returning the
+assignments of every step.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def _options() -> argparse.Namespace:
 
 
 def _prepare(options: argparse.Namespace) -> tuple[TrainedModel, list[list[int]]]:
-    """The model, and sources that end in EOS."""
+    """Returns the model, and sources that end in EOS."""
     if options.model:
         trained = load_model(options.model)
         workload = read_workload(options, trained.tokenizers)
@@ -90,7 +90,7 @@ def _searchers(trained: TrainedModel, options: argparse.Namespace) -> list[Searc
 
 
 def _variants(options: argparse.Namespace) -> list[Searcher]:
-    """Untrained: lengths are forced."""
+    """Builds untrained models; their lengths are forced."""
     config, found = shape(options.preset, 0.0), []
     for name, changes in past_future_variants().items():
         if name in ("plain", "GDR"):

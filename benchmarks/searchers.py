@@ -28,30 +28,30 @@ POSITIONS = 512  # that the converted models know
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """Sources that end in EOS. `length`: exactly so many tokens are wanted, if it is not None."""
+    """Holds sources that end in EOS, and the exact length wanted of translations or None."""
 
     rows: list[list[int]]
     length: int | None
 
     def limits(self) -> tuple[int, int]:
-        """(fewest, most) tokens without EOS; the most is out of reach of a trained model."""
+        """Returns (fewest, most) tokens without EOS; a trained model never reaches the most."""
         if self.length is None:
             return 0, 3 * max(map(len, self.rows)) + 10
         return self.length, self.length
 
 
 class Searcher(Protocol):
-    """A model with its beam search."""
+    """Describes a model with its beam search."""
 
     name: str
 
     def search(self, batch: SourceBatch) -> list[list[int]]:
-        """The best translation of each source, without EOS."""
+        """Returns the best translation of each source, without EOS."""
         ...
 
 
 class Untold:
-    """The search behind `untold translate`."""
+    """Runs the search behind `untold translate`."""
 
     def __init__(
         self, model: Seq2Seq, beam: int, name: str = "untold", wanted: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class Untold:
         self.model, self.beam, self.name, self.wanted = model.eval(), beam, name, wanted
 
     def search(self, batch: SourceBatch) -> list[list[int]]:
-        """Without a length penalty, as all contenders."""
+        """Searches without a length penalty, as all contenders do."""
         fewest, most = batch.limits()
         config = DecodeConfig(
             beam=self.beam,
@@ -74,13 +74,13 @@ class Untold:
 
 
 class HuggingFace:
-    """`generate` of a Hugging Face model, which stops as soon as it may."""
+    """Calls `generate` of a Hugging Face model, which stops as soon as it may."""
 
     def __init__(self, name: str, model: Any, beam: int) -> None:
         self.name, self.model, self.beam = name, model.eval(), beam
 
     def search(self, batch: SourceBatch) -> list[list[int]]:
-        """One call for the batch."""
+        """Makes one call for the batch."""
         fewest, most = batch.limits()
         ids, mask = pad_rows(batch.rows)
         with torch.inference_mode():
@@ -98,7 +98,7 @@ class HuggingFace:
 
 
 class CTranslate2:
-    """CTranslate2 in float32. Raises ImportError where it is not installed."""
+    """Runs CTranslate2 in float32. Raises ImportError where it is not installed."""
 
     name = "CTranslate2, same weights"
 
@@ -113,7 +113,7 @@ class CTranslate2:
             )
 
     def search(self, batch: SourceBatch) -> list[list[int]]:
-        """One call for the batch; its tokens are our ids, written out."""
+        """Makes one call for the batch; the tokens are our ids as strings."""
         fewest, most = batch.limits()
         found = self._translator.translate_batch(
             [[_word(number) for number in row] for row in batch.rows],
@@ -127,7 +127,7 @@ class CTranslate2:
 
 
 def converted(model: Seq2Seq, config: Config) -> Any:
-    """Hugging Face's M2M100 with the weights of a model that has one embedding."""
+    """Copies the weights of a model with one embedding to Hugging Face's M2M100."""
     from transformers import M2M100Config, M2M100ForConditionalGeneration
 
     ours = _transformer(model)

@@ -1,5 +1,6 @@
 """The translator: text in, Translation out, for the command line, validation and notebooks."""
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,6 @@ from untold.decoding import (
     Sentences,
     beam_search,
     score_pairs,
-    search,
 )
 from untold.errors import UntoldError
 from untold.models.seq2seq import NO_SIGNALS, Signals, SignalsMixin
@@ -209,8 +209,9 @@ class Translator:
         lengths = [len(segment.ids) + 1 for segment in segments]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
-            hypotheses = search(self._model, sentences, self.decode, wanted)
-            found.update(zip(rows, hypotheses, strict=True))
+            steps = beam_search(self._model, sentences, self.decode, wanted)
+            (last,) = deque(steps, maxlen=1)  # runs the search to its end
+            found.update(zip(rows, last.nbest(), strict=True))
         parts: list[list[Translation]] = [[] for _ in texts]
         for row, segment in enumerate(segments):
             parts[segment.text].append(self._finish(found[row], segment.ids))

@@ -64,7 +64,9 @@ def test_neighbours_and_order_change_nothing(translator: Translator) -> None:
 def test_blank_in_blank_out_without_the_model(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("untold.translator.search", lambda *a, **k: pytest.fail("was searched"))
+    monkeypatch.setattr(
+        "untold.translator.beam_search", lambda *a, **k: pytest.fail("was searched")
+    )
     assert [each.text for each in translator.translate(["", "  ", "\t"])] == ["", "", ""]
 
 

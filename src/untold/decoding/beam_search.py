@@ -11,6 +11,7 @@ exhaustive search.
     beam_search(...)   yields a SearchStep after every token
 """
 
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,10 +47,8 @@ def search(
 
     `wanted` names the Signals that the hypotheses carry. Put the model in evaluation mode first.
     """
-    step = None
-    for step in beam_search(model, sentences, config, wanted):  # noqa: B007
-        pass
-    return [] if step is None else step.nbest()
+    last = deque(beam_search(model, sentences, config, wanted), maxlen=1)
+    return last[0].nbest() if last else []
 
 
 def beam_search(
@@ -60,7 +59,7 @@ def beam_search(
     With config.sample, `nbest` hypotheses of each sentence continue with random tokens. Close the
     generator to stop early. `Sentences.prefixes` force how translations begin.
     """
-    if not len(sentences):
+    if not len(sentences.source_ids):
         return
     chances = None
     with torch.inference_mode():

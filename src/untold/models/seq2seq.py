@@ -37,7 +37,7 @@ class Signals(Generic[Array]):
     """Holds what a model shows beside its predictions: at positions t, about source tokens i.
 
     A signal is None where the model has none or nobody asked for it. The methods go through the
-    fields, so a new signal needs one field here and a value in `_signals`.
+    fields, so a new signal needs one field here and a value in `Seq2Seq._read_out`.
     """
 
     attention: Float[Array, "*t i"] | None = None  # sums to one over i
@@ -192,9 +192,7 @@ class Seq2Seq(nn.Module):
         separated = None
         if self.past_future is not None:
             separated = self.past_future.separate(source, decoded.states)
-        holistic = self._read_out(decoded, separated)
-        copied = None if self.copy_layer is None else self.copy_layer(source, holistic)
-        signals = _signals(decoded, separated, copied)
+        holistic, copied, signals = self._read_out(source, decoded, separated)
         states, inner = decoded.states, decoded.inner_states
         return Outputs(source, states, holistic, signals, separated, copied, inner)
 
@@ -260,34 +258,29 @@ class Seq2Seq(nn.Module):
         if isinstance(state, CoveringState):
             covered, state = state.covered.view(*last.shape, -1), state.backbone
         decoded, state = self.backbone.step(source, last, state, attention=attention)
-        separated = copied = None
+        separated = None
         if self.past_future is not None:
             separated = self.past_future.separate(source, decoded.states, covered)
             if separated.covered is not None:
                 state = CoveringState(state, separated.covered.flatten(0, 1))
-        holistic = self._read_out(decoded, separated)
+        holistic, copied, signals = self._read_out(source, decoded, separated)
         logits = self.logits(holistic)
-        if self.copy_layer is not None:
-            copied = self.copy_layer(source, holistic)
-            logits = copied.mix(logits)
-        return Step(logits, state, _signals(decoded, separated, copied))
+        return Step(logits if copied is None else copied.mix(logits), state, signals)
 
-    def _read_out(self, decoded: Decoded, separated: Separated | None) -> Float[Tensor, "b t o"]:
-        """Computes o, the holistic context that the output layer reads."""
+    def _read_out(
+        self, source: Source, decoded: Decoded, separated: Separated | None
+    ) -> tuple[Float[Tensor, "b t o"], Copied | None, Signals[Tensor]]:
+        """Returns o, which the output layer reads, with copy probabilities and all signals."""
         readout = decoded.states if decoded.readout is None else decoded.readout
-        if self.past_future is not None and separated is not None:
+        if separated is not None:
             readout = readout + separated.fused
-        return self.backbone.finish(readout)
-
-
-def _signals(
-    decoded: Decoded, separated: Separated | None, copied: Copied | None
-) -> Signals[Tensor]:
-    """Collects what the parts of the model show."""
-    if decoded.attention is None and separated is None and copied is None:
-        return NO_SIGNALS
-    return Signals(
-        attention=decoded.attention,
-        assignments=None if separated is None else separated.shares,
-        copying=None if copied is None else copied.weights,
-    )
+        holistic = self.backbone.finish(readout)
+        copied = None if self.copy_layer is None else self.copy_layer(source, holistic)
+        if decoded.attention is None and separated is None and copied is None:
+            return holistic, None, NO_SIGNALS
+        signals = Signals(
+            attention=decoded.attention,
+            assignments=None if separated is None else separated.shares,
+            copying=None if copied is None else copied.weights,
+        )
+        return holistic, copied, signals
