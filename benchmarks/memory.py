@@ -28,6 +28,7 @@ import torch
 from untold.config import CorpusConfig, TokenizerConfig, parse_config
 from untold.corpus.batching import plan_epoch
 from untold.corpus.codec import TextCodec
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
 from untold.corpus.readers import read_pairs
 from untold.corpus.store import open_store, prepare
@@ -159,7 +160,8 @@ def learn_vocabulary(root: Path) -> int:
 def build_store(root: Path) -> int:
     tokenizers = Tokenizers.load(root)
     encoder = TextCodec(tokenizers)
-    return len(prepare(root / "store", (CORPUS,), root, encoder, Limits(max_tokens=256)))
+    with CorpusText((CORPUS,), root, root) as text:
+        return len(prepare(root / "store", text, encoder, Limits(max_tokens=256)))
 
 
 def read_one_epoch(root: Path) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from untold.errors import UntoldError
+from untold.threads import choose_at_startup
 
 if TYPE_CHECKING:
     from untold.evaluation.metrics import Score
@@ -49,6 +50,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def main() -> None:
     """Run the command line; a mistake of the user is one line and exit code 2."""
+    choose_at_startup()
     try:
         app()
     except UntoldError as error:

@@ -14,7 +14,7 @@ import torch
 from untold.corpus.batching import Batch, Ids, collate, pad_rows
 from untold.corpus.tokenizer import Tokenizer, Tokenizers
 
-__all__ = ["IdPair", "TextCodec"]
+__all__ = ["IdPair", "TextCodec", "normalise"]
 
 IdPair = tuple[list[int], list[int]]
 
@@ -39,7 +39,7 @@ class TextCodec:
 
     def normalise(self, text: str) -> str:
         """Returns the text as the model reads it."""
-        return text.lower() if self.lowercase else text
+        return normalise(text, lowercase=self.lowercase)
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of source texts, without special ids."""
@@ -78,3 +78,8 @@ class TextCodec:
 
     def _encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
         return tokenizer.encode([self.normalise(text) for text in texts])
+
+
+def normalise(text: str, *, lowercase: bool) -> str:
+    """Returns the text as tokenizers and models read it."""
+    return text.lower() if lowercase else text

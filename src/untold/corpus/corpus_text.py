@@ -1,4 +1,4 @@
-"""The text of a corpus, read once: later passes come from a temporary copy on disk.
+"""Reads the text of a corpus once; later passes come from a temporary copy on disk.
 
 Learning a vocabulary and encoding the corpus each need all of its text. Reading it again would
 unpack, parse and, for a dataset of a hub, fetch it again, and it might have changed meanwhile.
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO
 
 from untold.config import CorpusConfig
-from untold.corpus.readers import Pair, read_pairs
+from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
 
 __all__ = ["CorpusText"]
 
@@ -36,6 +36,10 @@ class CorpusText:
         while line := self._copy.readline():
             source, target, number, file = json.loads(line)
             yield Pair(source, target, number, file)
+
+    def fingerprints(self) -> list[str]:
+        """Returns a hash of each corpus as it is on disk now."""
+        return [fingerprint_corpus(corpus, self.root) for corpus in self.corpora]
 
     def side(self, number: int) -> Iterator[str]:
         """Yields the texts of the source (0) or of the target (1)."""

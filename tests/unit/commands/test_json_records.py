@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from untold.commands.json_records import translation_record
+from untold.models.seq2seq import Signals
 from untold.translator import Translation
 
 PLAIN = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"))
@@ -28,7 +29,9 @@ def test_without_copying_there_is_no_such_field() -> None:
 
 def test_every_token_has_its_chance_of_being_copied_and_from_where() -> None:
     copying = np.array([[0.75, 0.125, 0.0], [0.5, 0.25, 0.0], [0.0, 1.0, 0.0]], np.float32)
-    made = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"), copying=copying)
+    made = Translation(
+        "a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"), signals=Signals(copying=copying)
+    )
     assert json.loads(json.dumps(translation_record(made)))["copying"] == [
         {"probability": 0.0, "source": None},  # the source has no ▁a
         {"probability": 0.5, "source": 0},

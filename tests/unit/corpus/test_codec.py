@@ -13,7 +13,7 @@ OTHER = SpecialIds(pad=9, unk=8, bos=7, eos=6, never_generated=(5,))
 
 
 class OtherTokenizer:
-    """Letters as ids, with special ids unlike those of sentencepiece."""
+    """Uses letters as ids, and special ids that differ from those of sentencepiece."""
 
     special_ids = OTHER
     fingerprint = "letters"

@@ -9,15 +9,16 @@ import pytest
 
 from untold.config import CorpusConfig
 from untold.corpus import store as store_module
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import FilterReport, Limits
 from untold.corpus.readers import Pair
-from untold.corpus.store import PairEncoder, build_store, open_store, prepare
+from untold.corpus.store import PairEncoder, build_store, open_store
 from untold.errors import UntoldError
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """A function for each side stands for a tokenizer."""
+    """Encodes each side with a function instead of a tokenizer."""
 
     source: Callable
     target: Callable
@@ -40,6 +41,11 @@ def characters(texts):
 
 def encoder(size=128, fingerprint="characters", lowercase=False):
     return Encoder(characters, characters, size, fingerprint, lowercase)
+
+
+def prepare(directory, corpora, root, encoder, limits):
+    with CorpusText(corpora, root, root / "copy") as text:
+        return store_module.prepare(directory, text, encoder, limits)
 
 
 def pairs(*texts, file="f"):
@@ -102,7 +108,7 @@ def test_chunks_make_no_difference(tmp_path, monkeypatch):
     ]
     whole = build_store(tmp_path / "whole", given, encoder(), LIMITS, {})
     for size in (1, 7, 100):
-        monkeypatch.setattr(store_module, "_CHUNK", size)
+        monkeypatch.setattr(store_module, "_CHUNK_PAIRS", size)
         parts = build_store(tmp_path / "parts", given, encoder(), LIMITS, {})
         assert texts(parts) == texts(whole)
         assert parts.report == whole.report
@@ -145,7 +151,7 @@ def test_a_damaged_store_is_refused(tmp_path):
 
 
 class Counted:
-    """An encoder that counts how often it is called."""
+    """Counts how often it is called."""
 
     def __init__(self):
         self.calls = 0
@@ -168,7 +174,13 @@ def test_prepare_reuses_what_fits_and_makes_the_rest_again(tmp_path, corpus):
     def run(fingerprint="1", lowercase=False, limits=LIMITS, corpora=(corpus,)):
         before = counted.calls
         encode = Encoder(counted, characters, 128, fingerprint, lowercase)
-        store = prepare(tmp_path / "stores" / "train", corpora, tmp_path, encode, limits)
+        store = prepare(
+            tmp_path / "stores" / "train",
+            corpora,
+            tmp_path,
+            encode,
+            limits,
+        )
         return store, counted.calls - before
 
     store, calls = run()

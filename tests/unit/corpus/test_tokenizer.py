@@ -1,4 +1,4 @@
-"""Every kind of tokenizer: round trips, control tokens, sampling, files, and what is refused."""
+"""Tests every kind of tokenizer: round trips, control tokens, sampling, files and refusals."""
 
 import gzip
 import subprocess
@@ -138,7 +138,7 @@ def test_dropout_depends_on_the_seed_alone(joint):
 
 
 def test_dropout_is_the_same_in_another_process(joint, tmp_path):
-    """What a resumed run needs; sentencepiece's own sampling differs from process to process."""
+    """A resumed run needs this; sentencepiece's own sampling differs between processes."""
     tokenizers = joint["bpe"]
     tokenizers.save(tmp_path)
     code = (

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from toys import all_scores, shape_of, toy_batch, toy_model
+from toys import all_scores, compute_losses, shape_of, toy_batch, toy_model
 from untold.config import ModelConfig, TrainConfig
 from untold.models.backbone import Backbone, OutputLayer
 from untold.models.build import build_model
-from untold.training.losses.objective import objective
 from untold.training.warm_start import warm_start
 
 DOCS = Path(__file__).parents[3] / "docs" / "backbones.md"
@@ -64,7 +63,7 @@ def test_the_word_loss_knows_the_bias(backbone, settings):
     for fused in (True, False):
         model.zero_grad()
         if fused:
-            loss = objective(model, BATCH, config, 1).total
+            loss = compute_losses(model, BATCH, config, 1).total
         else:
             outputs = model(BATCH.source, BATCH.source_mask, BATCH.prefix)
             logits = all_scores(model, outputs)[real]

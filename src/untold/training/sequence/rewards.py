@@ -1,4 +1,4 @@
-"""What a translation is worth, from 0 to 1: given texts in, one number for each out."""
+"""Rewards: functions that grade translations, from 0 to 1 each."""
 
 import importlib
 import math
@@ -26,9 +26,9 @@ _LONGEST = 4  # n-grams of GLEU
 
 
 def make_reward(config: SequenceConfig, tokenize: str) -> Reward:
-    """The reward that the settings name; `tokenize` is how BLEU and GLEU split text into words.
+    """Makes the reward of the settings; `tokenize` tells how BLEU and GLEU split words.
 
-    Whatever it is, it gives one finite number for each translation, or says what is wrong.
+    A reward returns one finite number for each translation, or raises an error that says why not.
     """
     if ":" in config.reward:
         return _checked(_import(config.reward), config.reward)
@@ -39,21 +39,21 @@ def make_reward(config: SequenceConfig, tokenize: str) -> Reward:
 
 
 def gleu(reference: Sequence[str], translation: Sequence[str]) -> float:
-    """The smaller of precision and recall over all n-grams of one to four words."""
+    """Computes the smaller of precision and recall over all n-grams of one to four words."""
     theirs, ours = _ngrams(reference), _ngrams(translation)
     total = max(theirs.total(), ours.total())
     return (theirs & ours).total() / total if total else 1.0
 
 
 def rouge_l(reference: Sequence[str], translation: Sequence[str]) -> float:
-    """F1 of the longest common subsequence."""
+    """Computes F1 of the longest common subsequence."""
     if not reference and not translation:
         return 1.0
     return 2 * _longest_common(reference, translation) / (len(reference) + len(translation))
 
 
 def _scorers(tokenize: str) -> dict[str, Callable[[str, str], float]]:
-    # One hypothesis has few 4-grams: the order is what it has, and zero counts are smoothed.
+    # A sentence may be too short for 4-grams: sacreBLEU then uses the orders that it has.
     bleu = sacrebleu.BLEU(tokenize=tokenize, effective_order=True, force=True)
     chrf = sacrebleu.CHRF()
 
@@ -75,7 +75,7 @@ def _sacre(metric: Metric, reference: str, translation: str) -> float:
 
 
 def _pairwise(score: Callable[[str, str], float]) -> Reward:
-    """A score of reference and translation; equal pairs are scored once."""
+    """Makes a reward of a score of reference and translation; equal pairs are scored once."""
 
     def reward(_: Texts, references: Texts, translations: Texts) -> list[float]:
         pairs = list(zip(references, translations, strict=True))
@@ -86,9 +86,10 @@ def _pairwise(score: Callable[[str, str], float]) -> Reward:
 
 
 def _coverage(path: str) -> Reward:
-    """CDR: the share of the source words that the reference covers which are covered."""
+    """Loads the aligner of CDR, the share of the source words covered by the reference that a
+    translation covers, too."""
     aligner = load_aligner(Path(path))
-    aligner.split([], [])  # a way of splitting that is not installed is known here
+    aligner.split([], [])  # fails here if its word splitter is not installed
     return partial(sentence_cdr, aligner)
 
 
@@ -134,7 +135,7 @@ def _ngrams(words: Sequence[str]) -> Counter[tuple[str, ...]]:
 
 
 def _longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The length of the longest subsequence of both, a row of the table at a time."""
+    """Computes the length of the longest common subsequence, one row of the table at a time."""
     row = [0] * (len(other) + 1)
     for word in one:
         before = row

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toys import fill, separator, toy_config, toy_tokenizers
+from toys import compute_losses, fill, separator, toy_config, toy_tokenizers
 from untold.corpus.batching import collate
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
-from untold.training.losses.objective import objective
 from untold.training.sequence.samplers import draw_greedy, draw_samples
-from untold.training.sequence.sequence_goal import SequenceGoal
+from untold.training.sequence.sequence_objective import SequenceObjective
 
 KINDS = {
     "mean": {"kind": "reinforce"},
@@ -38,7 +37,7 @@ def setting(corpus):
         sizes = (len(tokenizers.source), len(tokenizers.target))
         network = fill(build_model(config.model, sizes, shared=True)).train()
         trained = TrainedModel(network, config, tokenizers)
-        goal = SequenceGoal(trained)
+        goal = SequenceObjective(trained)
         fill(goal.judges)
         ids = [tokenizers.source.encode([text for text, _ in TEXTS])]
         ids.append(tokenizers.target.encode([text for _, text in TEXTS]))
@@ -49,7 +48,7 @@ def setting(corpus):
 
 def run(trained, goal, batch, step=1, seed=3):
     torch.manual_seed(seed)
-    return goal(trained.model, batch, trained.config.train, step)
+    return goal(batch, step)
 
 
 def gradients(trained, loss):
@@ -61,11 +60,13 @@ def gradients(trained, loss):
 def plain_tries(trained, goal, batch, seed=3):
     """For each sentence, of each sample alone: log-probabilities of tokens, reward, states."""
     torch.manual_seed(seed)
-    samples = draw_samples(trained.model, batch, goal.config, goal.longest)
+    samples = draw_samples(trained.model, batch, goal.config.sequence, goal.grader.longest)
     found = [[] for _ in TEXTS]
     for n, (row, tokens) in enumerate(zip(samples.rows.tolist(), samples.tokens, strict=True)):
         log_p, *rest = plain_try(trained, goal, batch, row, samples.labels[n], tokens)
-        if goal.config.kind != "mrt":  # an EOS at the length limit was not the model's choice
+        if (
+            goal.config.sequence.kind != "mrt"
+        ):  # an EOS at the length limit was not the model's choice
             log_p = log_p * samples.chosen[n, : len(log_p)]
         found[row].append((log_p, *rest))
     return found
@@ -88,7 +89,7 @@ def plain_try(trained, goal, batch, row, labels, tokens):
 def plain_loss(name, trained, goal, batch):
     """The estimator's formula, in loops."""
     total = torch.zeros(())
-    greedy = draw_greedy(trained.model, batch, goal.config, goal.longest).tokens
+    greedy = draw_greedy(trained.model, batch, goal.config.sequence, goal.grader.longest).tokens
     for row, tries in enumerate(plain_tries(trained, goal, batch)):
         log_ps = [log_p.sum() for log_p, *_ in tries]
         rewards = [reward for _, reward, _ in tries]
@@ -99,7 +100,7 @@ def plain_loss(name, trained, goal, batch):
             continue
         for log_p, reward, states in tries:
             if name == "actor_critic":
-                advantage = reward - goal.critic(states)[0].detach()
+                advantage = reward - goal.judges["critic"](states)[0].detach()
             elif name == "mean":
                 advantage = reward - (sum(rewards) - reward) / (k - 1)
             elif name == "self_critical":
@@ -119,14 +120,14 @@ def test_value_and_gradients_are_those_of_one_sample_at_a_time(setting, name, co
     losses = run(trained, goal, batch)
     expected = plain_loss(name, trained, goal, batch)
     torch.testing.assert_close(losses.parts["sequence"], expected.detach(), rtol=1e-5, atol=1e-5)
-    plain = objective(trained.model, batch, trained.config.train, 1)
+    plain = compute_losses(trained.model, batch, trained.config.train, 1)
     whole = 0.6 * plain.total + 0.4 * expected
     torch.testing.assert_close(losses.parts["loss"], whole.detach(), rtol=1e-5, atol=1e-5)
     found, wanted = gradients(trained, losses.total), gradients(trained, whole)
     assert found.keys() == wanted.keys()
     for key, gradient in found.items():
         torch.testing.assert_close(gradient, wanted[key], rtol=1e-4, atol=1e-5)
-    alone = gradients(trained, objective(trained.model, batch, trained.config.train, 1).total)
+    alone = gradients(trained, compute_losses(trained.model, batch, trained.config.train, 1).total)
     assert any(not torch.allclose(alone[key], found[key], rtol=1e-2) for key in found)
 
 
@@ -137,6 +138,7 @@ def rows(batch, row):
         batch,
         source=batch.source[row : row + 1, source],
         source_mask=batch.source_mask[row : row + 1, source],
+        source_words=batch.source_words[row : row + 1, source],
         prefix=batch.prefix[row : row + 1, target],
         labels=batch.labels[row : row + 1, target],
         target_mask=batch.target_mask[row : row + 1, target],
@@ -159,7 +161,7 @@ def test_the_goal_of_a_batch_is_the_sum_of_its_sentences(setting, name):
 def test_some_of_these_samples_end_by_themselves_and_some_at_the_limit(setting):
     trained, goal, batch = setting("mean")
     torch.manual_seed(3)
-    samples = draw_samples(trained.model, batch, goal.config, goal.longest)
+    samples = draw_samples(trained.model, batch, goal.config.sequence, goal.grader.longest)
     by_itself = (samples.chosen == samples.mask).all(1)
     assert bool(by_itself.any()) and not bool(by_itself.all())
 
@@ -200,7 +202,7 @@ def test_what_the_reference_teaches_does_not_hang_on_the_samples(setting):
     trained, goal, batch = setting("mean", model=model)
     losses = run(trained, goal, batch)
     torch.manual_seed(3)
-    plain = objective(trained.model, batch, trained.config.train, 1)
+    plain = compute_losses(trained.model, batch, trained.config.train, 1)
     assert torch.equal(losses.parts["nll"], plain.parts["nll"])
 
 
@@ -232,7 +234,7 @@ def test_the_model_hears_the_discriminator_and_it_hears_the_reward(setting):
 
 def test_while_the_discriminator_warms_up_the_model_learns_from_the_reference(setting):
     trained, goal, batch = setting("discriminator", discriminator_warmup=2)
-    plain = objective(trained.model, batch, trained.config.train, 1)
+    plain = compute_losses(trained.model, batch, trained.config.train, 1)
     for step in (1, 2):
         losses = run(trained, goal, batch, step)
         assert torch.equal(losses.parts["loss"], plain.total.detach())
@@ -245,9 +247,9 @@ def test_judges_start_the_same_for_the_same_seed_and_disturb_nobody_s_draws(sett
     torch.manual_seed(1)
     expected = torch.rand(1)
     torch.manual_seed(1)
-    one = SequenceGoal(trained).judges
+    one = SequenceObjective(trained).judges
     assert torch.equal(torch.rand(1), expected)
-    other = SequenceGoal(trained).judges
+    other = SequenceObjective(trained).judges
     for a, b in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
 

@@ -5,15 +5,26 @@ import math
 import pytest
 import torch
 
-from toys import fill, records, separator, toy_batch, toy_config, toy_model, toy_tokenizers, words
+from toys import (
+    compute_losses,
+    fill,
+    log_columns,
+    records,
+    separator,
+    toy_batch,
+    toy_config,
+    toy_model,
+    toy_tokenizers,
+    words,
+)
 from untold.config import DecodeConfig, ModelConfig, TrainConfig, parse_config
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.storage.model_summary import count_parameters, summarise
-from untold.training.losses import objective as module
-from untold.training.losses.objective import objective, parts_of
+from untold.training.losses import word_prediction as module
 
 BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])
 FUTURES = {
@@ -68,10 +79,10 @@ def gradients(model, value):
 def test_it_is_its_formula_word_by_word_in_value_and_gradient(window, reduction):
     model = model_of()
     config = settings(bow_window=window, bow_reduction=reduction)
-    found = objective(model, BATCH, config, 1)
+    found = compute_losses(model, BATCH, config, 1)
     expected = plain_loss(model, window, reduction == "mean")
     torch.testing.assert_close(found.parts["word_prediction"], expected.detach())
-    without = objective(model, BATCH, settings(word_prediction=0.0), 1).total
+    without = compute_losses(model, BATCH, settings(word_prediction=0.0), 1).total
     total = without + 0.7 * expected
     torch.testing.assert_close(found.total, total)
     ours, theirs = gradients(model, found.total), gradients(model, total)
@@ -84,19 +95,19 @@ def test_the_first_state_alone_knows_all_words():
     """The variant on the initial state; a head that knows nothing costs log v a word."""
     model = model_of()
     config = settings(word_prediction_steps="first")
-    found = objective(model, BATCH, config, 1).parts["word_prediction"]
+    found = compute_losses(model, BATCH, config, 1).parts["word_prediction"]
     torch.testing.assert_close(found, plain_loss(model, first=True).detach())
     torch.nn.init.zeros_(model.word_prediction.weight)
-    found = objective(model, BATCH, config, 1).parts["word_prediction"]
+    found = compute_losses(model, BATCH, config, 1).parts["word_prediction"]
     assert float(found) == pytest.approx((7 + 1 + 6) * math.log(13))
 
 
 def test_beside_a_separator_it_is_one_more_loss():
     model = model_of("gdr-dot")
     config = settings(bow_weight=0.5, label_smoothing=0.0)
-    losses = objective(model, BATCH, config, 1)
+    losses = compute_losses(model, BATCH, config, 1)
     parts = losses.parts
-    assert tuple(parts) == parts_of(model, config) == ("loss", "nll", "bow", "word_prediction")
+    assert tuple(parts) == log_columns(model, config) == ("loss", "nll", "bow", "word_prediction")
     torch.testing.assert_close(parts["word_prediction"], plain_loss(model).detach())
     expected = parts["nll"] + 0.5 * parts["bow"] + 0.7 * parts["word_prediction"]
     torch.testing.assert_close(losses.total.detach(), expected)
@@ -105,7 +116,7 @@ def test_beside_a_separator_it_is_one_more_loss():
 def test_the_ramp_and_the_share_of_steps_are_those_of_the_other_losses(monkeypatch):
     model = model_of()
     later = settings(auxiliary_start=2, auxiliary_warmup=4)
-    values = [float(objective(model, BATCH, later, step).total.detach()) for step in (2, 3, 6)]
+    values = [float(compute_losses(model, BATCH, later, step).total.detach()) for step in (2, 3, 6)]
     assert values[1] - values[0] == pytest.approx((values[2] - values[0]) / 4)
     shared = settings(bow_share=0.3)
     sample = []
@@ -113,7 +124,7 @@ def test_the_ramp_and_the_share_of_steps_are_those_of_the_other_losses(monkeypat
         monkeypatch.setattr(
             module.torch, "randperm", lambda n, first=first, **_: torch.arange(n).roll(first)
         )
-        sample.append(float(objective(model, BATCH, shared, 1).parts["word_prediction"]))
+        sample.append(float(compute_losses(model, BATCH, shared, 1).parts["word_prediction"]))
     assert sum(sample) / len(sample) == pytest.approx(float(plain_loss(model).detach()))
     assert max(sample) > 1.01 * min(sample)
 
@@ -126,7 +137,7 @@ def test_without_weight_nothing_changes_to_the_last_bit(monkeypatch):
     found = []
     for model in (with_head, without):
         torch.manual_seed(3)
-        losses = objective(model, BATCH, settings(word_prediction=0.0), 1)
+        losses = compute_losses(model, BATCH, settings(word_prediction=0.0), 1)
         found.append((gradients(model, losses.total), losses.parts, torch.rand(1)))
     (one, parts, chance), (other, others, same) = found
     assert one.pop("word_prediction.weight") is None
@@ -136,8 +147,8 @@ def test_without_weight_nothing_changes_to_the_last_bit(monkeypatch):
 
 def test_a_model_without_the_head_has_no_such_loss():
     plain = toy_model()
-    assert objective(plain, BATCH, settings(), 1).parts.keys() == {"loss", "nll"}
-    assert parts_of(plain, settings()) == ("loss", "nll")
+    assert compute_losses(plain, BATCH, settings(), 1).parts.keys() == {"loss", "nll"}
+    assert log_columns(plain, settings()) == ("loss", "nll")
 
 
 def test_all_other_weights_begin_as_without_the_head():
@@ -156,7 +167,9 @@ def test_all_other_weights_begin_as_without_the_head():
 @pytest.mark.parametrize("name", ["none", "gdr-dot"])
 def test_no_translation_needs_the_head(name):
     model = toy_model(separator=separator(name), word_prediction=True)
-    sentences = Sentences(words(3, 5), torch.arange(5) < torch.tensor([[5], [2], [4]]))
+    sentences = Sentences(
+        words(3, 5), torch.arange(5) < torch.tensor([[5], [2], [4]]), SENTENCEPIECE_IDS
+    )
     config = DecodeConfig(beam=3, nbest=2, max_length=7)
     whole = search(model, sentences, config)
     model.word_prediction.weight.data.fill_(torch.nan)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from toys import fill, words
-from untold.training.sequence.judges import Critic, Discriminator, adequacy_loss
+from untold.training.sequence.critics import Critic, Discriminator, adequacy_loss
 
 
 def test_the_critic_starts_at_one_half_and_leaves_the_model_alone():
@@ -31,7 +31,10 @@ def pairs():
 
 
 def test_the_discriminator_is_between_zero_and_one_and_blind_to_padding():
-    judge, (source, source_mask, target, target_mask) = fill(Discriminator((17, 13), 6)), pairs()
+    judge, (source, source_mask, target, target_mask) = (
+        fill(Discriminator((17, 13), (0, 0), 6)),
+        pairs(),
+    )
     found = judge(source, source_mask, target, target_mask)
     assert bool(((found > 0) & (found < 1)).all()) and not torch.equal(found[:1], found[1:])
     for row, (i, t) in enumerate(((5, 2), (3, 7))):
@@ -59,7 +62,7 @@ def test_adequacy_is_learnt_by_cross_entropy():
 def test_the_discriminator_learns_to_see_omissions():
     """Translations are the source's words plus ten, backwards; some are others, as many in all."""
     torch.manual_seed(2)
-    judge = Discriminator((40, 40), 16)
+    judge = Discriminator((40, 40), (0, 0), 16)
     optimizer = torch.optim.Adam(judge.parameters(), lr=0.01)
     everything = torch.ones(32, 6, dtype=torch.bool)
 

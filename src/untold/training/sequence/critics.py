@@ -1,17 +1,15 @@
-"""Small networks that learn beside the model: what it may expect, and how adequate it was."""
+"""Critic and discriminator: small networks that learn beside the model and judge its samples."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untold.corpus.vocabulary import PAD
-
 __all__ = ["Critic", "Discriminator", "adequacy_loss"]
 
 
 class Critic(nn.Module):
-    """V_t: the reward to be expected of a translation, from the decoder state before its token t.
+    """Predicts V_t, the expected reward of a translation, from the state before its token t.
 
     It starts at one half everywhere.
     """
@@ -24,21 +22,25 @@ class Critic(nn.Module):
         nn.init.constant_(self.value.bias, 0.5)
 
     def forward(self, states: Float[Tensor, "n t d"]) -> Float[Tensor, "n t"]:
-        """The states are given things: no gradient goes back to the model that made them."""
+        """Detaches the states: the model gets no gradient from its critic."""
         return self.value(F.relu(self.hidden(states.detach()))).squeeze(-1)
 
 
 class Discriminator(nn.Module):
-    """How much of a source its translation tells, from 0 to 1: the mean over the source words.
+    """Estimates the share, from 0 to 1, of the source words that a translation translates.
 
     Each source word looks for its translation with one attention over the target words; both sides
     are read with a window of three words.
     """
 
-    def __init__(self, vocabularies: tuple[int, int], d_judge: int) -> None:
+    def __init__(
+        self, vocabularies: tuple[int, int], padding: tuple[int, int], d_judge: int
+    ) -> None:
+        """`vocabularies` are the sizes, `padding` the padding ids of source and target."""
         super().__init__()
         self.source_words, self.target_words = (
-            nn.Embedding(size, d_judge, padding_idx=PAD) for size in vocabularies
+            nn.Embedding(size, d_judge, padding_idx=pad)
+            for size, pad in zip(vocabularies, padding, strict=True)
         )
         self.source_reader, self.target_reader = (
             nn.Conv1d(d_judge, d_judge, 3, padding=1) for _ in vocabularies
@@ -53,21 +55,21 @@ class Discriminator(nn.Module):
         target: Int[Tensor, "n t"],
         target_mask: Bool[Tensor, "n t"],
     ) -> Float[Tensor, " n"]:
-        """Adequacy of each pair; padding changes nothing."""
+        """Estimates the adequacy of each pair; padding changes nothing."""
         words = _read(self.source_words, self.source_reader, source, source_mask)
         said = _read(self.target_words, self.target_reader, target, target_mask)
         scores = torch.einsum("nid,ntd->nit", words, said) / words.shape[-1] ** 0.5
         shares = scores.masked_fill(~target_mask[:, None], -torch.inf).softmax(-1)
         found = torch.einsum("nit,ntd->nid", shares, said)
         features = torch.cat([words, found, words * found], dim=-1)
-        told = self.told(F.relu(self.hidden(features))).squeeze(-1).sigmoid()
-        return (told * source_mask).sum(1) / source_mask.sum(1)
+        translated = self.told(F.relu(self.hidden(features))).squeeze(-1).sigmoid()
+        return (translated * source_mask).sum(1) / source_mask.sum(1)
 
 
 def adequacy_loss(
     estimates: Float[Tensor, " n"], truth: Float[Tensor, " n"], weights: Float[Tensor, " n"]
 ) -> Float[Tensor, ""]:
-    """Weighted cross-entropy of numbers from 0 to 1; least where the estimate is the mean truth."""
+    """Computes the weighted binary cross entropy; it is least where an estimate is the truth."""
     with torch.autocast(estimates.device.type, enabled=False):
         return F.binary_cross_entropy(
             estimates.to(truth.dtype), truth.clamp(0, 1), weights, reduction="sum"

@@ -1,37 +1,14 @@
 import pytest
 import torch
 
-from untold.config import DecodeConfig
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences
-from untold.decoding.sentences import length_limits
 from untold.errors import UntoldError
 
 
 def batch(lengths, **given):
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return Sentences(mask.long() * 5, mask, **given)
-
-
-def limits(lengths, **settings):
-    return length_limits(batch(lengths), DecodeConfig(**settings)).tolist()
-
-
-def test_limits_follow_the_source_under_max_length():
-    assert limits([1, 2, 7], max_ratio=1.5, max_length=20) == [12, 13, 20]
-
-
-def test_min_length_raises_a_limit_and_must_fit_max_length():
-    assert limits([1, 30], max_ratio=1.0, min_length=20) == [21, 40]
-    with pytest.raises(UntoldError, match=r"min_length 20 .* max_length 20"):
-        limits([1], min_length=20, max_length=20)
-
-
-def test_a_prefix_must_leave_room_for_the_end():
-    config = DecodeConfig(max_length=4)
-    fits = batch([2, 2], prefixes=((), (5, 6, 7)))
-    assert length_limits(fits, config).tolist() == [4, 4]
-    with pytest.raises(UntoldError, match=r"prefix of sentence 1: 4 tokens .* limit of 4"):
-        length_limits(batch([2, 2], prefixes=((), (5, 6, 7, 8))), config)
+    return Sentences(mask.long() * 5, mask, SENTENCEPIECE_IDS, **given)
 
 
 @pytest.mark.parametrize("token", [0, 2, 3, -1])
@@ -52,3 +29,14 @@ def test_prefixes_and_indices_come_one_for_each_sentence():
         batch([2, 2], prefixes=((5,),))
     with pytest.raises(UntoldError, match="3 indices for 2 sentences"):
         batch([2, 2], indices=(1, 2, 3))
+
+
+def test_words_are_the_real_tokens_but_the_end_unless_they_are_given():
+    ids = torch.tensor([[5, 6, 3], [7, 3, 0]])
+    sentences = Sentences(ids, ids > 0, SENTENCEPIECE_IDS)
+    assert sentences.words().tolist() == [[True, True, False], [True, False, False]]
+    given = Sentences(ids, ids > 0, SENTENCEPIECE_IDS, source_words=ids > 5)
+    assert (
+        given.repeated(2).words().tolist()
+        == [[False, True, False]] * 2 + [[True, False, False]] * 2
+    )

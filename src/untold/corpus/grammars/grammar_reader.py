@@ -1,11 +1,20 @@
-"""A grammar file, statement by statement: a line at the margin and the indented lines below it."""
+"""Reads a grammar file statement by statement.
+
+A statement is an unindented line with the indented lines below it.
+"""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from untold.corpus.grammars.notation import Features, Notation, Rule, Variable
-from untold.corpus.grammars.rules import FeatureTable, Pattern, Place, parse_pattern, split_weight
+from untold.corpus.grammars.rule_parser import (
+    FeatureTable,
+    Pattern,
+    Place,
+    parse_pattern,
+    split_weight,
+)
 
 __all__ = ["read_notation"]
 
@@ -32,7 +41,7 @@ _SHAPES = {
 
 
 def read_notation(text: str, where: str) -> Notation:
-    """Read and check a whole grammar file; `where` names it in errors."""
+    """Reads a whole grammar file and checks its syntax; `where` names it in errors."""
     reader = _Reader(where)
     for place, line, body in _statements(text, where):
         reader.read(place, line, body)
@@ -60,13 +69,16 @@ def _statements(text: str, where: str) -> Iterator[tuple[Place, str, Lines]]:
 
 @dataclass(frozen=True)
 class _Paradigm:
-    """Rules with blanks; a row has a cell for each form, optional ones last on their side."""
+    """Holds rules with blanks; a row of the lexicon has a cell for each form.
+
+    Optional forms come last on their side.
+    """
 
     forms: tuple[tuple[str, ...], tuple[str, ...]]
     patterns: tuple[Pattern, ...]
 
     def row(self, text: str, place: Place) -> dict[str, str]:
-        """The row's cells by the names of their forms."""
+        """Maps the names of the forms to the cells of a row."""
         sides = text.split("=")
         cells: dict[str, str] = {}
         for side, names in zip(sides, self.forms, strict=False):
@@ -81,7 +93,7 @@ class _Paradigm:
 
 
 class _Reader:
-    """Collects the statements of one file; features and paradigms come before their use."""
+    """Collects the statements of one file; features and paradigms are declared before their use."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -144,7 +156,11 @@ class _Reader:
         return values
 
     def _patterns(self, lines: Lines) -> Iterator[Pattern]:
-        """Whole rules: a line with `->` first takes the left side above it, others continue."""
+        """Yields whole rules.
+
+        A line that begins with `->` takes the left side above it; any other indented line continues
+        the rule above it.
+        """
         groups: list[list[tuple[Place, str]]] = []
         left = ""
         for place, raw in lines:
@@ -160,7 +176,8 @@ class _Reader:
                 raise place.error(f"{text!r}: write Category[features] -> source || target")
         for group in groups:
             patterns = [parse_pattern(text, self.table, place) for place, text in group]
-            if patterns and (idle := frozenset.intersection(*(p.idle for p in patterns))):
+            unused = [pattern.unused_features for pattern in patterns]
+            if patterns and (idle := frozenset.intersection(*unused)):
                 raise group[0][0].error(f"{min(idle)} on the left ties nothing: use or remove it")
             yield from patterns
 
@@ -180,7 +197,8 @@ class _Reader:
             raise place.error(f"unknown feature {match['feature']}: declare it above its groups")
         values = self.table.resolve(match["feature"], match["values"].split(), place)
         for name, domain in self.table.values.items():
-            if domain is self.table.values[match["feature"]]:  # declared together, share groups
+            # Features that one statement declares together share their groups.
+            if domain is self.table.values[match["feature"]]:
                 self.table.groups[name, match["name"]] = values
 
     def _absorb(self, _: Place, match: re.Match[str], _body: Lines) -> None:
@@ -209,7 +227,7 @@ class _Reader:
     def _row(
         self, place: Place, text: str, paradigm: _Paradigm, shared: Features
     ) -> Iterator[Rule]:
-        """The rules of one entry: its forms in every pattern that has no missing form."""
+        """Yields the rules of one entry: fills its forms into each pattern that lacks none."""
         text, weight = split_weight(text)
         found = _ROW_FEATURES.search(text)
         features = {**shared, **self.table.parse(found[1] if found else None, place)}
@@ -222,7 +240,7 @@ class _Reader:
 
 
 def _rows(body: Lines) -> Iterator[tuple[Place, str]]:
-    """The rows of a lexicon; a line indented deeper than the first goes on with the one above."""
+    """Yields the rows of a lexicon; a line indented deeper than the first continues a row."""
     margin = min((len(raw) - len(raw.lstrip()) for _, raw in body[:1]), default=0)
     rows: list[tuple[Place, str]] = []
     for place, raw in body:
@@ -238,7 +256,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _specialise(rule: Rule, features: Features) -> Rule:
-    """The rule with a row's features: they replace values, and narrow variables everywhere."""
+    """Applies a row's features to a rule: they replace values, and narrow variables everywhere."""
     merged, domains = dict(rule.features), dict(rule.domains)
     for name, term in features.items():
         own = rule.features.get(name)

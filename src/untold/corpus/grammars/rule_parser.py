@@ -1,13 +1,13 @@
-"""Rules and features from their text. A pattern is a rule whose words may still have blanks."""
+"""Parses rules and features. A pattern is a rule whose words may still have blanks to fill."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from untold.corpus.grammars.notation import (
+    Constituent,
     Features,
     Item,
-    Reference,
     Rule,
     Slot,
     Term,
@@ -18,7 +18,7 @@ from untold.errors import UntoldError
 
 __all__ = ["FeatureTable", "Pattern", "Place", "parse_pattern", "split_weight"]
 
-_NO_PARTNER = -1  # the tag of a word marked `~`: it says "tagged" but meets nothing
+_NO_PARTNER = -1  # the tag of a word marked `~`: the word counts as tagged but aligns with nothing
 
 _ITEM = re.compile(
     r'\s*(?:"(?P<words>[^"]*)"|(?P<category>[A-Z]\w*)(?::(?P<label>\w+))?(?P<features>\[[^\]]*\])?)'
@@ -31,25 +31,29 @@ _BLANK = re.compile(r"\{(\w*)\}")
 
 @dataclass(frozen=True)
 class Place:
-    """A line of a grammar file, for errors."""
+    """Names a line of a grammar file in errors."""
 
     where: str
     line: int
 
     def error(self, message: str) -> UntoldError:
-        """The message behind file:line."""
+        """Makes an error whose message begins with file:line."""
         return UntoldError(f"{self.where}:{self.line}: {message}")
 
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """The declared features: their values with weights, and names for groups of values."""
+    """Holds the declared features: their values with weights, and the named groups of values."""
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     groups: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def parse(self, text: str | None, place: Place) -> Features:
-        """`case` is short for `case=?case`; `nom,acc` allows either, `?c:nom,acc` narrows ?c."""
+        """Parses `[name=value ...]`.
+
+        `case` is short for `case=?case`, `case=nom,acc` allows either value, and `case=?c:nom,acc`
+        restricts the variable ?c to them.
+        """
         features: dict[str, Term] = {}
         for item in (text or "[]")[1:-1].split():
             name, equals, value = item.partition("=")
@@ -65,7 +69,7 @@ class FeatureTable:
         return features
 
     def resolve(self, feature: str, values: list[str], place: Place) -> frozenset[str]:
-        """The plain values behind values and groups."""
+        """Replaces groups by their values."""
         found: frozenset[str] = frozenset()
         for value in values:
             if value not in self.values[feature] and (feature, value) not in self.groups:
@@ -77,7 +81,7 @@ class FeatureTable:
 
 @dataclass(frozen=True)
 class _Quote:
-    """Text between quotes, its blanks not yet filled."""
+    """Holds the text between two quotes before its blanks are filled."""
 
     text: str
     tags: str | None
@@ -85,29 +89,29 @@ class _Quote:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A rule before its blanks are filled; without blanks it has one filling."""
+    """Holds a rule before its blanks are filled."""
 
-    rule: Rule  # its sides still empty
+    rule: Rule  # its sides are still empty
     source: tuple[_Quote | Slot, ...]
     target: tuple[_Quote | Slot, ...]
     place: Place
 
     @property
     def blanks(self) -> frozenset[str]:
-        """The names of the forms it needs."""
+        """Names the forms that the pattern needs."""
         quotes = (item for item in (*self.source, *self.target) if isinstance(item, _Quote))
         return frozenset(name for quote in quotes for name in _BLANK.findall(quote.text))
 
     @property
-    def idle(self) -> frozenset[str]:
-        """Features on the left whose variable stands nowhere on the right."""
+    def unused_features(self) -> frozenset[str]:
+        """Names the features on the left whose variable occurs nowhere on the right."""
         terms = [term for child in self.rule.children for term in child.features.values()]
         used = {term.name for term in terms if isinstance(term, Variable)}
         variables = {n: t for n, t in self.rule.features.items() if isinstance(t, Variable)}
         return frozenset(name for name, term in variables.items() if term.name not in used)
 
     def fill(self, forms: Mapping[str, str], place: Place) -> Rule:
-        """The rule with these forms, as if written at `place`."""
+        """Fills the forms into the blanks; the rule counts as written at `place`."""
         source = [word for item in self.source for word in _fill(item, forms, place)]
         target = [word for item in self.target for word in _fill(item, forms, place)]
         tags = [{tag for item in side for tag in item.tags} for side in (source, target)]
@@ -118,15 +122,15 @@ class Pattern:
             self.rule.category,
             self.rule.features,
             self.rule.children,
-            _settle(source, whole),
-            _settle(target, whole),
+            _with_final_tags(source, whole),
+            _with_final_tags(target, whole),
             self.rule.weight,
             place.line,
         )
 
 
 def parse_pattern(text: str, table: FeatureTable, place: Place) -> Pattern:
-    """`Category[features] -> source || target * weight`."""
+    """Parses `Category[features] -> source || target * weight`."""
     text, weight = split_weight(text)
     left, _, right = text.partition("->")
     head = _LEFT.match(left.strip())
@@ -138,7 +142,7 @@ def parse_pattern(text: str, table: FeatureTable, place: Place) -> Pattern:
         raise place.error(f"{odd[0]} stands on one side only: each constituent stands on both")
     order = {name: number for number, name in enumerate(source.children)}
     children = tuple(
-        Reference(name.partition(":")[0], {**source.children[name], **target.children[name]})
+        Constituent(name.partition(":")[0], {**source.children[name], **target.children[name]})
         for name in order
     )
     features = table.parse(head["features"], place)
@@ -147,7 +151,7 @@ def parse_pattern(text: str, table: FeatureTable, place: Place) -> Pattern:
 
 
 class _Side:
-    """One side of a rule: quotes and constituents in their order."""
+    """Parses one side of a rule into quotes and constituents, in order."""
 
     def __init__(self, text: str, table: FeatureTable, place: Place) -> None:
         self.parts: list[_Quote | tuple[str, str | None]] = []
@@ -173,7 +177,7 @@ class _Side:
             self.parts.append((name, tags))
 
     def items(self, order: Mapping[str, int]) -> tuple[_Quote | Slot, ...]:
-        """The parts, with constituents as slots numbered by `order`."""
+        """Returns the parts, with constituents as slots numbered by `order`."""
         return tuple(
             part if isinstance(part, _Quote) else Slot(order[part[0]], _tags(part[1]))
             for part in self.parts
@@ -181,7 +185,7 @@ class _Side:
 
 
 def _fill(item: _Quote | Slot, forms: Mapping[str, str], place: Place) -> Iterator[Item]:
-    """The words of a quote; a word's own tags come before those behind the quote."""
+    """Yields the words of a quote; a word's own tags replace those of the quote."""
     if isinstance(item, Slot):
         yield item
         return
@@ -199,18 +203,18 @@ def _tags(text: str | None) -> tuple[int, ...]:
     return tuple(int(number) for number in (text or "").split(",") if number)
 
 
-def _settle(side: list[Item], tags: tuple[int, ...] | None) -> tuple[Item, ...]:
-    """The side with `tags` for every word, or with its own tags but the mark of no partner."""
+def _with_final_tags(side: list[Item], tags: tuple[int, ...] | None) -> tuple[Item, ...]:
+    """Gives every word `tags`, or if that is None removes only the mark of no partner."""
     if tags is not None:
         return tuple([Word(item.text, tags) for item in side if isinstance(item, Word)])
-    return tuple([_clear(item) if _NO_PARTNER in item.tags else item for item in side])
+    return tuple([_without_no_partner(item) if _NO_PARTNER in item.tags else item for item in side])
 
 
-def _clear(item: Item) -> Item:
+def _without_no_partner(item: Item) -> Item:
     return replace(item, tags=tuple(tag for tag in item.tags if tag != _NO_PARTNER))
 
 
 def split_weight(text: str) -> tuple[str, float]:
-    """The text before ` * number`, and the number, 1 where there is none."""
+    """Splits ` * number` off the end of a text; without it the weight is 1."""
     match = _WEIGHT.search(text)
     return (text[: match.start()].rstrip(), float(match[1])) if match else (text, 1.0)

@@ -1,38 +1,42 @@
-"""Which rules of a category meet which feature values: sets of rules as the bits of an integer."""
+"""Indexes the rules of each category by feature values; a set of rules is an integer's bits."""
 
 from collections import defaultdict
 from dataclasses import dataclass
 
 from untold.corpus.grammars.notation import Notation, Rule, Variable, Word
 
-__all__ = ["Bindings", "Child", "Constraints", "Prepared", "RuleIndex"]
+__all__ = ["Bindings", "Constraints", "PreparedConstituent", "PreparedRule", "RuleIndex"]
 
 Constraints = tuple[tuple[str, frozenset[str]], ...]
 Bindings = dict[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """A constituent of a rule: each feature's values, or the name of the variable that has them."""
+class PreparedConstituent:
+    """Lists a constituent's features: each has a set of values or the name of a variable."""
 
     category: str
     features: tuple[tuple[str, frozenset[str] | str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A rule with its variables' values, those of them that tie constituents, and its words."""
+class PreparedRule:
+    """Holds a rule with its variables resolved.
+
+    `bindings` maps each variable to the values it may take. `ties` lists the variables that occur
+    in two or more constituents. `own_words` counts the words of the rule's longer side.
+    """
 
     rule: Rule
-    features: dict[str, str]  # the features of its left side that are variables
+    features: dict[str, str]  # feature of the left side -> the variable that it has as its value
     bindings: Bindings
     ties: tuple[tuple[str, str], ...]  # (variable, the feature it takes values and weights from)
-    children: tuple[Child, ...]
-    own: int
+    children: tuple[PreparedConstituent, ...]
+    own_words: int
 
 
-class _Fits(dict[tuple[str, str, frozenset[str]], int]):
-    """The rules of a category that can have one of several values of a feature, as asked for."""
+class _RulesByValues(dict[tuple[str, str, frozenset[str]], int]):
+    """Maps (category, feature, values) to the rules that can have one of the values, lazily."""
 
     def __init__(self, by_value: dict[tuple[str, str], dict[str, int]]) -> None:
         super().__init__()
@@ -48,16 +52,16 @@ class _Fits(dict[tuple[str, str, frozenset[str]], int]):
 
 
 class RuleIndex:
-    """The rules by category.
+    """Finds the rules of a category by feature values. Each entry is a set of rules as bits.
 
     `by_value[category, feature][value]` are the rules that can have the value,
     `fits[category, feature, values]` those that can have one of the values, and
-    `passing[category, feature]` those that hand the feature on to a constituent.
+    `passing[category, feature]` those that pass the feature on to a constituent.
     """
 
     def __init__(self, notation: Notation) -> None:
         self.domains = {name: frozenset(values) for name, values in notation.features.items()}
-        self.rules: dict[str, list[Prepared]] = defaultdict(list)
+        self.rules: dict[str, list[PreparedRule]] = defaultdict(list)
         for rule in notation.rules:
             self.rules[rule.category].append(self._prepare(rule))
         self.by_value: dict[tuple[str, str], dict[str, int]] = {}
@@ -65,17 +69,17 @@ class RuleIndex:
         for category, rules in self.rules.items():
             for feature, domain in self.domains.items():
                 self._index(category, feature, domain, rules)
-        self.fits = _Fits(self.by_value)
+        self.fits = _RulesByValues(self.by_value)
 
     def fitting(self, category: str, constraints: Constraints) -> int:
-        """The rules of the category that contradict no single constraint."""
+        """Returns the rules of the category that meet each constraint by itself."""
         mask = (1 << len(self.rules[category])) - 1
         for name, allowed in constraints:
             mask &= self.fits[category, name, allowed]
         return mask
 
     def _index(
-        self, category: str, feature: str, domain: frozenset[str], rules: list[Prepared]
+        self, category: str, feature: str, domain: frozenset[str], rules: list[PreparedRule]
     ) -> None:
         masks = dict.fromkeys(domain, 0)
         passing = 0
@@ -89,7 +93,7 @@ class RuleIndex:
         self.by_value[category, feature] = masks
         self.passing[category, feature] = passing
 
-    def _prepare(self, rule: Rule) -> Prepared:
+    def _prepare(self, rule: Rule) -> PreparedRule:
         bindings: Bindings = dict(rule.domains)
         uses: dict[str, int] = {}
         named: dict[str, str] = {}
@@ -105,14 +109,14 @@ class RuleIndex:
             for c in rule.children
         ]
         words = [sum(isinstance(item, Word) for item in s) for s in (rule.source, rule.target)]
-        return Prepared(
+        return PreparedRule(
             rule=rule,
             features={n: t.name for n, t in rule.features.items() if isinstance(t, Variable)},
             bindings=bindings,
             ties=tuple((name, named[name]) for name, count in uses.items() if count > 1),
             children=tuple(
-                Child(c.category, tuple(terms))
+                PreparedConstituent(c.category, tuple(terms))
                 for c, terms in zip(rule.children, children, strict=True)
             ),
-            own=max(words),
+            own_words=max(words),
         )
