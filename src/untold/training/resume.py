@@ -55,12 +55,7 @@ def check_unchanged(
     """Reports what has changed since the checkpoint; refuses other settings unless `allowed`."""
     falls_to_its_end = facts["config"]["train"]["schedule"] == "linear"
     free = _FREE - {"train.steps"} if falls_to_its_end else _FREE
-    # A setting that the checkpoint lacks is newer than it: the run had its default.
-    given = checkpoint.facts.get("config", {})
-    model = given.get("model", {})
-    kind = model_config_class(model.get("backbone", "transformer"))
-    given = given | {"model": kind.drop_legacy_keys(model)}
-    known = _merge(_settings(Config(model=kind())), given)
+    known = _complete(checkpoint.facts.get("config", {}))
     changed = _differences(checkpoint.facts | {"config": known}, facts, free)
     serious = [line for line in changed if not line.startswith("environment.")]
     if serious and not allowed:
@@ -85,6 +80,17 @@ def restore(
 def _settings(config: Config) -> dict[str, Any]:
     """Returns the settings as JSON, without file names: the fingerprints describe the data."""
     return config.model_dump(mode="json", exclude={"data": {"train", "valid"}})
+
+
+def _complete(given: dict[str, Any]) -> dict[str, Any]:
+    """Brings the settings of an older version up to date.
+
+    A setting that they lack is newer: the run had its default. Keys of other backbones are dropped.
+    """
+    model = given.get("model", {})
+    kind = model_config_class(model.get("backbone", "transformer"))
+    defaults = _settings(Config(model=kind()))
+    return _merge(defaults, given | {"model": kind.drop_legacy_keys(model)})
 
 
 def _merge(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
