@@ -134,13 +134,20 @@ class Translator:
         return self._translate(list(text), 0, list(prefix), show)
 
     def stream(
-        self, texts: Iterable[str], window: int = 1024, *, copying: bool = False
+        self,
+        texts: Iterable[str],
+        window: int = 1024,
+        *,
+        copying: bool = False,
+        assignments: bool = False,
     ) -> Iterator[Translation]:
         """Translate as texts arrive, in order, at most `window` at a time.
 
-        With `copying`, a model that copies tells what from.
+        With `copying`, a model that copies tells what from; with `assignments`, a model that
+        separates past and future adds them.
         """
-        first, show = 0, Show(copying=copying and self.copies)
+        show = Show(assignments=assignments and self.separates, copying=copying and self.copies)
+        first = 0
         for group in ready_groups(texts, window):
             yield from self._translate(group, first, [], show)
             first += len(group)

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 import untold
-from untold.demo import run_demo
+from untold.commands.demo_run import run_demo
 
 PNG = b"\x89PNG"
 

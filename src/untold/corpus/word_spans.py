@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from untold.categories import REDUNDANT
+
 __all__ = [
     "UNSPACED",
     "Span",
@@ -121,9 +123,9 @@ def merge_copying(
 
 
 def _merge_pieces(shares: Float[np.ndarray, "t pieces g"]) -> Float[np.ndarray, "t g"]:
-    told, redundant = shares[..., :2].sum(axis=1), shares[..., 2:]
+    others, redundant = shares[..., :REDUNDANT].sum(axis=1), shares[..., REDUNDANT:]
     every, rest = redundant.prod(axis=1), (1 - redundant).sum(axis=1)
-    return np.concatenate([told * (1 - every) / np.where(rest > 0, rest, 1), every], axis=-1)
+    return np.concatenate([others * (1 - every) / np.where(rest > 0, rest, 1), every], axis=-1)
 
 
 def _between(starts: Sequence[int], stop: int) -> tuple[Span, ...]:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from untold.categories import FUTURE
 from untold.config import DecodeConfig
 from untold.corpus.vocabulary import EOS
 from untold.errors import UntoldError
@@ -67,7 +68,7 @@ class CoveragePenalty:
                 'decode.coverage_source = "past" needs a model that separates past and future: '
                 'set it to "attention", or decode.coverage_penalty to 0'
             )
-        return 1 - shown.assignments[..., 1]
+        return 1 - shown.assignments[..., FUTURE]
 
     def of_targets(self, shown: Shown, mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b i"]:
         """What whole targets have covered at their ends."""

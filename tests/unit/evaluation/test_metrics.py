@@ -2,7 +2,8 @@ import pytest
 import sacrebleu
 
 from untold.errors import UntoldError
-from untold.evaluation.metrics import corpus_scores, split_for_rouge
+from untold.evaluation.metrics import corpus_scores
+from untold.evaluation.rouge import split_for_rouge
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barks at the moon ."]
 REFERENCES = ["the cat sat on a mat .", "a dog barks at the moon ."]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from untold.errors import UntoldError
-from untold.introspection.explanation import Explanation
-from untold.report.pictures import FORMATS, check_format, write_explanations
+from untold.introspection.share_explanation import ShareExplanation
+from untold.report.pictures import check_format, picture_suffixes, write_explanations
 
-Make = Callable[..., Explanation]
+Make = Callable[..., ShareExplanation]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_other_suffixes_are_refused_by_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(UntoldError) as caught:
         check_format(path)
     assert repr(path.suffix) in str(caught.value)
-    assert all(suffix in str(caught.value) for suffix in FORMATS)
+    assert all(suffix in str(caught.value) for suffix in picture_suffixes())
 
 
 def test_json_comes_back_as_it_was(tmp_path: Path, by_formula: Make) -> None:

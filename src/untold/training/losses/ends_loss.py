@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from untold.categories import FUTURE, PAST
+
 __all__ = ["ends_loss"]
 
 _NEARLY_ONE = 1 - 1e-6  # keeps the logarithm and its gradient finite
@@ -15,7 +17,7 @@ _NEARLY_ONE = 1 - 1e-6  # keeps the logarithm and its gradient finite
 
 def ends_loss(shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
     """Summed over sentences; position T, the last real one, is about to say EOS."""
-    wrong = torch.cat([shares[:, 0, :, 0], _at_the_end(shares, mask)[..., 1]])
+    wrong = torch.cat([shares[:, 0, :, PAST], _at_the_end(shares, mask)[..., FUTURE]])
     return -(-wrong.clamp(max=_NEARLY_ONE)).log1p().sum()
 
 

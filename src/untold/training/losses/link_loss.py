@@ -32,6 +32,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from untold.categories import PAST
 from untold.corpus.batching import Batch
 from untold.corpus.vocabulary import EOS
 from untold.models.translation_table import TranslationTable
@@ -100,7 +101,7 @@ def _prior(
     shares: Float[Tensor, "b t i g"], said: Bool[Tensor, "b s"], words: Bool[Tensor, "b i"]
 ) -> Float[Tensor, "b s i"]:
     """Of the links, before the lexicon is asked; zero but for words on both sides."""
-    past, pairs = shares[..., 0], said[..., None] & words[:, None]
+    past, pairs = shares[..., PAST], said[..., None] & words[:, None]
     rise = (past[:, 1:] - past[:, :-1]).clamp(min=0) * pairs
     distance = (_places(said)[..., None] - _places(words)[:, None]).abs()
     near = (-_NEARNESS * distance).exp() * pairs

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from untold.commands.json_records import translation_record
+from untold.report.json_records import translation_record
 from untold.translator import Translation
 
 PLAIN = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"))
