@@ -80,9 +80,9 @@ def _measure_separation(
 
 def _make_metrics(names: list[str], options: "MetricOptions") -> list[Any]:
     """Makes all metrics before anything is translated, so that mistakes are found early."""
-    from untold.evaluation.metrics import METRICS, make_metric
+    from untold.evaluation.metrics import METRICS, make_metrics
 
-    made = [make_metric(name, options) for name in names]
+    made = make_metrics(names, options)
     if options.aligner is not None and not any(
         getattr(METRICS[name], "needs_aligner", False) for name in names
     ):

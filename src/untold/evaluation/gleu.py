@@ -1,11 +1,11 @@
-"""GLEU (Wu et al., 2016): a score for single sentences, made for use as a reward."""
+"""GLEU (Wu et al., 2016): a score for single sentences, which was made to be a reward."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 import sacrebleu
 
-from untold.evaluation.metrics import MetricOptions, Score, score_distinct_pairs
+from untold.evaluation.metrics import MetricOptions, score_distinct_pairs
 
 __all__ = ["Gleu", "gleu"]
 
@@ -14,18 +14,11 @@ _LONGEST = 4  # words of an n-gram
 
 
 class Gleu:
-    """GLEU over words as BLEU's tokenizer splits them; a corpus has the mean of its sentences."""
+    """GLEU over words as BLEU's tokenizer splits them."""
 
     def __init__(self, options: MetricOptions) -> None:
         self._options = options
         self._tokenizer = sacrebleu.BLEU(tokenize=options.tokenize, force=True).tokenizer
-
-    def corpus_scores(self, sources: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
-        """Scores a corpus by the mean over its sentences."""
-        values = self.sentence_scores(sources, references, hypotheses)
-        case = "lc" if self._options.lowercase else "mixed"
-        signature = f"n-grams:1-{_LONGEST}|case:{case}|tok:{self._options.tokenize}|mean"
-        return [Score("GLEU", 100 * sum(values) / len(values), signature)]
 
     def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
         """Scores single translations."""

@@ -1,8 +1,8 @@
 """Scores of translations against references.
 
-A metric is a class that `METRICS` names. It is made from `MetricOptions` and has `corpus_scores`;
-with `sentence_scores` it can be a reward too, and with `sacrebleu_metric` systems can be compared
-by it. This is a whole new metric:
+A metric is a class that `METRICS` names. It is made from `MetricOptions` and has one or more of
+these methods: `untold evaluate` and validation need `corpus_scores`, a reward of sequence-level
+training needs `sentence_scores`, `untold compare` needs `sacrebleu_metric`. This is a whole metric:
 
     class Exact:
         def __init__(self, options: MetricOptions) -> None:
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from untold.errors import UntoldError
-from untold.metric_registry import METRICS
+from untold.metric_registry import METRICS, metrics_with
 
 __all__ = [
     "METRICS",
@@ -33,6 +33,7 @@ __all__ = [
     "SentenceMetric",
     "corpus_scores",
     "make_metric",
+    "make_metrics",
     "score_corpus",
     "score_distinct_pairs",
 ]
@@ -89,10 +90,16 @@ class ComparableMetric(Protocol):
 
 
 def make_metric(name: str, options: MetricOptions) -> Any:
-    """Makes the metric of this name; a name that is not registered is an error."""
-    if name not in METRICS:
-        raise UntoldError(f"unknown metric {name}; known: {', '.join(METRICS.names)}")
+    """Makes the metric of this name; an unknown name is an error."""
     return METRICS[name](options)
+
+
+def make_metrics(names: Sequence[str], options: MetricOptions) -> list[Metric]:
+    """Makes metrics that score a corpus; all others are errors."""
+    known = metrics_with("corpus_scores")
+    if unknown := [name for name in names if name not in known]:
+        raise UntoldError(f"unknown metric {unknown[0]}; known: {', '.join(known)}")
+    return [make_metric(name, options) for name in names]
 
 
 def corpus_scores(
@@ -104,8 +111,7 @@ def corpus_scores(
     lowercase: bool = False,
 ) -> list[Score]:
     """Scores translations by the named metrics, which must need nothing but references."""
-    options = MetricOptions(tokenize, lowercase)
-    made = [make_metric(name, options) for name in metrics]
+    made = make_metrics(metrics, MetricOptions(tokenize, lowercase))
     return score_corpus(made, [""] * len(references), references, hypotheses)
 
 
