@@ -9,7 +9,7 @@ from typing import Any
 
 from untold.registry import Registry
 
-__all__ = ["METRICS", "metrics_with"]
+__all__ = ["METRICS", "metric_has", "metrics_with"]
 
 METRICS: Registry[Any] = Registry(
     "metric",
@@ -25,6 +25,11 @@ METRICS: Registry[Any] = Registry(
 )
 
 
+def metric_has(name: str, method: str) -> bool:
+    """Says if a metric of this name exists and has a method, such as `sentence_scores`."""
+    return name in METRICS and hasattr(METRICS[name], method)
+
+
 def metrics_with(method: str) -> tuple[str, ...]:
-    """Lists the metrics that have an optional method, such as `sentence_scores`."""
-    return tuple(name for name in METRICS.names if hasattr(METRICS[name], method))
+    """Lists the metrics that have a method."""
+    return tuple(name for name in METRICS.names if metric_has(name, method))

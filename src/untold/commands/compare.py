@@ -60,7 +60,8 @@ def compare(
 
 def _check_metric(name: str) -> None:
     """Refuses a metric that has no statistics for the significance tests."""
-    from untold.metric_registry import metrics_with
+    from untold.metric_registry import metric_has, metrics_with
 
-    if name not in (known := metrics_with("sacrebleu_metric")):
-        raise UntoldError(f"unknown metric {name}; known: {', '.join(known)}")
+    if not metric_has(name, "sacrebleu_metric"):
+        known = ", ".join(metrics_with("sacrebleu_metric"))
+        raise UntoldError(f"unknown metric {name}; known: {known}")

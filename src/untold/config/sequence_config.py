@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from untold.config.section import Count, CountOrZero, Section
-from untold.metric_registry import METRICS, metrics_with
+from untold.metric_registry import metric_has, metrics_with
 
 __all__ = ["SequenceConfig"]
 
@@ -45,9 +45,7 @@ class SequenceConfig(Section):
     @field_validator("reward")
     @classmethod
     def _is_a_reward(cls, value: str) -> str:
-        if _CALLABLE.fullmatch(value):
-            return value
-        if value in METRICS and hasattr(METRICS[value], "sentence_scores"):
+        if _CALLABLE.fullmatch(value) or metric_has(value, "sentence_scores"):
             return value
         known = metrics_with("sentence_scores")
         close = difflib.get_close_matches(value, known, n=1)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from untold.errors import UntoldError
-from untold.metric_registry import METRICS, metrics_with
+from untold.metric_registry import METRICS, metric_has, metrics_with
 
 __all__ = [
     "METRICS",
@@ -96,9 +96,9 @@ def make_metric(name: str, options: MetricOptions) -> Any:
 
 def make_metrics(names: Sequence[str], options: MetricOptions) -> list[Metric]:
     """Makes metrics that score a corpus; all others are errors."""
-    known = metrics_with("corpus_scores")
-    if unknown := [name for name in names if name not in known]:
-        raise UntoldError(f"unknown metric {unknown[0]}; known: {', '.join(known)}")
+    if unknown := [name for name in names if not metric_has(name, "corpus_scores")]:
+        known = ", ".join(metrics_with("corpus_scores"))
+        raise UntoldError(f"unknown metric {unknown[0]}; known: {known}")
     return [make_metric(name, options) for name in names]
 
 
