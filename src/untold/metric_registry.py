@@ -1,8 +1,7 @@
-"""The registry of metrics.
+"""The registry of metrics: evaluation, comparison, rewards and validation look them up here.
 
-`untold evaluate`, `untold compare`, the rewards of sequence-level training and validation look up
-their metrics here. It stands below the configuration, which checks the names of rewards. A metric
-is a class; evaluation/metrics.py says what it must have.
+It stands below the configuration, which checks the names of rewards. A metric is a class;
+evaluation/metrics.py says what it must have.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""`untold align`."""
+"""`untold align` links the words of sentence pairs."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`untold average`."""
+"""`untold average` averages checkpoints."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`untold compare`."""
+"""`untold compare` compares runs on test sets."""
 
 import json
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`untold demo`."""
+"""`untold demo` shows the whole system on a small corpus."""
 
 from pathlib import Path
 from typing import Annotated

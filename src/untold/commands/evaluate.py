@@ -1,4 +1,4 @@
-"""`untold evaluate`."""
+"""`untold evaluate` scores a model on a test set."""
 
 import json
 from dataclasses import asdict
@@ -25,7 +25,7 @@ Tokenize = Annotated[
 Alignments = Annotated[
     Path | None, typer.Option(help="Word alignments: measure past, future and redundant instead.")
 ]
-Overlap = Annotated[
+OverlapFlag = Annotated[
     bool, typer.Option("--overlap", help="Measure what past and future bags know instead.")
 ]
 
@@ -41,7 +41,7 @@ def evaluate(
         Path | None, typer.Option(help="For cdr: what untold align --save wrote.")
     ] = None,
     alignments: Alignments = None,
-    overlap: Overlap = False,
+    overlap: OverlapFlag = False,
     out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
     settings: Settings = None,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""`untold explain`."""
+"""`untold explain` shows how translations came about."""
 
 from pathlib import Path
 from typing import Annotated

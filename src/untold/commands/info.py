@@ -1,4 +1,4 @@
-"""`untold info`."""
+"""`untold info` describes a model."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`untold sample`."""
+"""`untold sample` writes a corpus from a grammar."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`untold score`."""
+"""`untold score` prints the log-probabilities of given translations."""
 
 import json
 from pathlib import Path

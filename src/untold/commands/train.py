@@ -1,4 +1,4 @@
-"""`untold train`."""
+"""`untold train` trains a model or resumes a run."""
 
 import sys
 from pathlib import Path

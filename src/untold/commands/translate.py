@@ -1,4 +1,4 @@
-"""`untold translate`."""
+"""`untold translate` translates lines of text as they arrive."""
 
 import json
 import sys
