@@ -44,7 +44,7 @@ def compare(
 
     compared = ComparedRuns(read_families(runs), read_tests(test), tuple(settings or ()))
     _check_metric(metric)
-    options = MetricOptions(tokenize or compared.baseline.data.bleu_tokenize, lowercase)
+    options = MetricOptions(tokenize or compared.load_baseline().data.bleu_tokenize, lowercase)
     scorer = make_metric(metric, options).sacrebleu_metric()
     trials = Trials(samples, seed)
     comparison = compare_outputs(scorer, compared.translate(), compared.tests, trials)

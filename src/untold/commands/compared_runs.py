@@ -40,9 +40,8 @@ class ComparedRuns:
     tests: Sequence[ParallelText]
     settings: tuple[str, ...] = ()
 
-    @property
-    def baseline(self) -> Translator:
-        """Loads the first run."""
+    def load_baseline(self) -> Translator:
+        """Loads the first run of the first family."""
         return self.load(self.families[0].runs[0])
 
     def load(self, run: Path) -> Translator:
