@@ -18,11 +18,11 @@ import torch
 
 from untold.config import DecodeConfig, ModelConfig, TrainConfig
 from untold.corpus.batching import collate, pad_rows
-from untold.corpus.vocabulary import EOS, PAD
+from untold.corpus.vocabulary import EOS, PAD, SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.objective import objective
+from untold.training.losses.objective import Objective
 
 FIRST = 4  # ids after the control tokens: words of the source, of the target, and symbols
 WORDS = 20
@@ -76,7 +76,7 @@ class Task:
                 group["lr"] = 4e-3 * min(1.0, step / 30, 1.5 * (1 - step / updates))
             batch = collate([self.pair(dice, self.met) for _ in range(BATCH)], range(BATCH))
             optimizer.zero_grad()
-            (objective(model, batch, settings, step).total / batch.target_tokens).backward()
+            (Objective(model, settings)(batch, step).total / batch.target_tokens).backward()
             optimizer.step()
         return model.eval()
 
@@ -85,7 +85,7 @@ class Task:
         dice = random.Random("test")
         pairs = [self.pair(dice, symbols) for _ in range(TESTS)]
         ids, mask = pad_rows([(*source, EOS) for source, _ in pairs])
-        found = search(model, Sentences(ids, mask), DecodeConfig(beam=1))
+        found = search(model, Sentences(ids, mask, SENTENCEPIECE_IDS), DecodeConfig(beam=1))
         right = [
             best.tokens == tuple(target) for (best,), (_, target) in zip(found, pairs, strict=True)
         ]

@@ -22,7 +22,6 @@ from race import Race, run_race, write_json
 from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, converted, marian
 from untold.corpus.batching import plan_by_length
 from untold.corpus.vocabulary import EOS
-from untold.decoding import Show
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model
 from workload import add_options, read_workload
@@ -100,7 +99,7 @@ def _variants(options: argparse.Namespace) -> list[Searcher]:
             model = build_model(settings, (options.vocabulary,) * 2, shared=True)
             found.append(Untold(model, options.beam, name))
     gdr = found[-1]
-    return [*found, Untold(gdr.model, options.beam, "GDR, assignments", Show(assignments=True))]
+    return [*found, Untold(gdr.model, options.beam, "GDR, assignments", frozenset({"assignments"}))]
 
 
 def _race(

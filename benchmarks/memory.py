@@ -27,9 +27,11 @@ import torch
 
 from untold.config import CorpusConfig, TokenizerConfig, parse_config
 from untold.corpus.batching import plan_epoch
+from untold.corpus.codec import TextCodec
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
 from untold.corpus.readers import read_pairs
-from untold.corpus.store import PairEncoder, open_store, prepare
+from untold.corpus.store import open_store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
@@ -157,13 +159,9 @@ def learn_vocabulary(root: Path) -> int:
 
 def build_store(root: Path) -> int:
     tokenizers = Tokenizers.load(root)
-    encoder = PairEncoder(
-        tokenizers.source.encode,
-        tokenizers.target.encode,
-        max(len(tokenizers.source), len(tokenizers.target)),
-        tokenizers.fingerprint,
-    )
-    return len(prepare(root / "store", (CORPUS,), root, encoder, Limits(max_tokens=256)))
+    encoder = TextCodec(tokenizers)
+    with CorpusText((CORPUS,), root, root) as text:
+        return len(prepare(root / "store", text, encoder, Limits(max_tokens=256)))
 
 
 def read_one_epoch(root: Path) -> int:

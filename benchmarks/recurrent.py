@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from untold.config import Config, parse_config
 from untold.corpus.batching import Batch
-from untold.training.losses.fused_softmax import label_smoothed_cross_entropy
+from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
 
 __all__ = ["GruLimit", "recurrent_shape", "recurrent_variants"]
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from contenders import huggingface_settings, marian
 from untold.config import Config, DecodeConfig
 from untold.corpus.batching import pad_rows
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
-from untold.decoding import NOTHING, Sentences, Show, search
+from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS, UNK
+from untold.decoding import Sentences, search
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
 
@@ -54,9 +54,9 @@ class Untold:
     """The search behind `untold translate`."""
 
     def __init__(
-        self, model: Seq2Seq, beam: int, name: str = "untold", show: Show = NOTHING
+        self, model: Seq2Seq, beam: int, name: str = "untold", wanted: frozenset[str] = frozenset()
     ) -> None:
-        self.model, self.beam, self.name, self.show = model.eval(), beam, name, show
+        self.model, self.beam, self.name, self.wanted = model.eval(), beam, name, wanted
 
     def search(self, batch: SourceBatch) -> list[list[int]]:
         """Without a length penalty, as all contenders."""
@@ -68,7 +68,8 @@ class Untold:
             max_length=most + 1,
             max_ratio=float(most),
         )
-        found = search(self.model, Sentences(*pad_rows(batch.rows)), config, self.show)
+        sentences = Sentences(*pad_rows(batch.rows), SENTENCEPIECE_IDS)
+        found = search(self.model, sentences, config, self.wanted)
         return [list(hypotheses[0].tokens) for hypotheses in found]
 
 

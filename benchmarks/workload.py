@@ -7,9 +7,8 @@ from pathlib import Path
 
 from race import CLOCKS
 from untold.config import CorpusConfig, TokenizerConfig
-from untold.corpus.batching import Batch, plan_epoch
+from untold.corpus.batching import Batch, PairsInMemory, plan_epoch
 from untold.corpus.grammars import load_grammar
-from untold.corpus.memory import PairsInMemory
 from untold.corpus.readers import read_pairs
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 

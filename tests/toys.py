@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import torch
 from safetensors.torch import load_file
 
-from untold.config import Config, ModelConfig, parse_config
-from untold.corpus.batching import collate
+from untold.config import Config, ModelConfig, TrainConfig, parse_config
+from untold.corpus.batching import Batch, collate
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.models.build import build_model
 from untold.models.seq2seq import Outputs, Seq2Seq
+from untold.training.losses.objective import Losses, Objective
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 LETTERS = "abcdefgh"
@@ -167,6 +168,16 @@ def toy_batch(lengths: list[tuple[int, int]], size: int = 13):
         for k, (s, t) in enumerate(lengths)
     ]
     return collate(pairs, range(len(pairs)))
+
+
+def compute_losses(model: Seq2Seq, batch: Batch, config: TrainConfig, step: int) -> Losses:
+    """Computes the losses of one batch at one update."""
+    return Objective(model, config)(batch, step)
+
+
+def log_columns(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
+    """Returns the names under which a run logs its losses."""
+    return Objective(model, config).names
 
 
 def checkpoint_contents(directory: Path) -> dict[str, Any]:

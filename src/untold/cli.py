@@ -17,6 +17,7 @@ from untold.commands.score import score
 from untold.commands.train import train
 from untold.commands.translate import translate
 from untold.errors import UntoldError
+from untold.threads import choose_at_startup
 
 __all__ = ["app", "main"]
 
@@ -36,6 +37,7 @@ for _command in (
 
 def main() -> None:
     """Run the command line; a mistake of the user is one line and exit code 2."""
+    choose_at_startup()
     try:
         app()
     except UntoldError as error:

@@ -1,7 +1,8 @@
-"""Files and directories that are whole or absent, whatever kills the writer (POSIX only).
+"""Writes files and directories that are whole or absent, whatever kills the writer (POSIX only).
 
-A directory is written beside its final name, flushed, sealed by MANIFEST.json and then renamed. The
-manifest comes last, so a directory that has one had all its files flushed before.
+A directory is written under a temporary name beside its final one, flushed, completed by a
+MANIFEST.json and then renamed. The manifest is written last, so all files of a directory that has
+one were flushed before.
 """
 
 import fcntl
@@ -32,8 +33,9 @@ __all__ = [
 
 MANIFEST = "MANIFEST.json"
 LOCK = ".lock"
-# .tmp- is unfinished work; .old- is what a replacement put aside, the only copy for an instant.
-_LITTER = re.compile(
+# .tmp- is unfinished work. .old- is a directory that is being replaced: for an instant, between two
+# renames, it is the only copy.
+_TEMPORARY_NAME = re.compile(
     r"\.(?P<kind>tmp|old)-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<started>\d+)-[0-9a-f]{8}"
 )
 
@@ -47,7 +49,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Process:
-    """A process that cannot be taken for a later one with the same number."""
+    """Identifies a process; the start time tells it from a later process with the same number."""
 
     host: str
     pid: int
@@ -56,25 +58,28 @@ class _Process:
 
 @contextmanager
 def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
-    """Yield a directory to fill; on success it appears at `path` complete, else nothing changes."""
+    """Yields a directory to fill; on success it appears whole at `path`, else nothing changes."""
     path = path.absolute()
     _refuse_existing(path, replace)
-    temporary = _beside(path, "tmp")
+    temporary = _temporary_path(path, "tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
         yield temporary
-        _seal(temporary)
+        _flush_and_write_manifest(temporary)
         _refuse_existing(path, replace)
         _move_into_place(temporary, path)
     except OSError as error:
         raise UntoldError(f"{path}: could not be written: {error}") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # already gone after success
+        shutil.rmtree(temporary, ignore_errors=True)  # after success it has its final name
 
 
 def verify_directory(path: Path) -> None:
-    """Every file is in the manifest, of its size and sha256; hidden files are not looked at."""
+    """Raises an error unless the files have the manifest's names, sizes and sha256.
+
+    Hidden files are ignored.
+    """
     try:
         entries = {entry.name: entry for entry in _read_manifest(path)}
         found = _files(path)
@@ -86,7 +91,7 @@ def verify_directory(path: Path) -> None:
 
 
 def is_complete(path: Path) -> bool:
-    """True if the manifest is there and every file has its size; contents are not read."""
+    """Returns True if there is a manifest and every file has its size; reads no contents."""
     try:
         return all((path / e.name).stat().st_size == e.size for e in _read_manifest(path))
     except (OSError, ValueError, UntoldError):
@@ -94,13 +99,13 @@ def is_complete(path: Path) -> bool:
 
 
 def remove_litter(parent: Path) -> list[Path]:
-    """Clear away what dead processes of this host left unfinished; returns what was removed.
+    """Removes what dead processes of this host left unfinished; returns the removed paths.
 
-    What was put aside for a replacement that never arrived is put back.
+    A directory that was put aside for a replacement that never arrived is put back.
     """
     removed = []
     for path in sorted(parent.glob(".*")) if parent.is_dir() else []:
-        match = _LITTER.fullmatch(path.name)
+        match = _TEMPORARY_NAME.fullmatch(path.name)
         if match is None or match["host"] != _host_tag() or _is_alive(_owner(match)):
             continue
         final = parent / match["name"]
@@ -114,9 +119,9 @@ def remove_litter(parent: Path) -> list[Path]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Replace one file at once: a reader sees all of the old bytes or all of the new."""
+    """Replaces one file atomically: a reader sees all of the old bytes or all of the new ones."""
     path = path.absolute()
-    temporary = _beside(path, "tmp")
+    temporary = _temporary_path(path, "tmp")
     try:
         _write_flushed(temporary, data)
         temporary.replace(path)
@@ -130,13 +135,13 @@ def write_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Hold `path` for this process alone; a lock whose process died on this host is taken over."""
+    """Locks `path` for this process alone; takes over a lock whose process died on this host."""
     file = path.absolute() / LOCK
     mine = _Process(socket.gethostname(), os.getpid(), _start_time(os.getpid()))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _guard(file) as descriptor:
-            _refuse_holder(file, descriptor)
+        with _open_lock_file(file) as descriptor:
+            _refuse_other_holder(file, descriptor)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(asdict(mine)).encode(), 0)
     except OSError as error:
@@ -144,15 +149,15 @@ def lock_directory(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # A forked child runs this too when it unwinds; only the process that locked may unlock.
+        # A forked child runs this too when it exits; only the process that locked may unlock.
         if os.getpid() == mine.pid:
-            with suppress(OSError), _guard(file) as descriptor:
+            with suppress(OSError), _open_lock_file(file) as descriptor:
                 if _holder(descriptor) == mine:
                     file.unlink()
 
 
 def hash_file(path: Path) -> str:
-    """The sha256 of a file's bytes, in hexadecimal."""
+    """Returns the sha256 of a file's bytes in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -162,13 +167,13 @@ def _refuse_existing(path: Path, replace: bool) -> None:
         raise UntoldError(f"{path}: already exists; remove it or choose another name")
 
 
-def _beside(path: Path, kind: str) -> Path:
+def _temporary_path(path: Path, kind: str) -> Path:
     pid = os.getpid()
     owner = f"{_host_tag()}-{pid}-{_start_time(pid)}-{secrets.token_hex(4)}"
     return path.with_name(f".{kind}-{path.name}-{owner}")
 
 
-def _seal(directory: Path) -> None:
+def _flush_and_write_manifest(directory: Path) -> None:
     entries = []
     for name, path in sorted(_files(directory).items()):
         _fsync(path)
@@ -183,7 +188,7 @@ def _move_into_place(temporary: Path, path: Path) -> None:
         temporary.rename(path)
         _fsync(path.parent)
         return
-    aside = _beside(path, "old")
+    aside = _temporary_path(path, "old")
     path.rename(aside)
     try:
         temporary.rename(path)
@@ -217,7 +222,7 @@ def _remove(path: Path) -> None:
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    """The visible files under a directory by their relative name, without the manifest."""
+    """Maps relative names to the visible files under a directory, without the manifest."""
     found = {}
     for path in directory.rglob("*"):
         name = path.relative_to(directory)
@@ -238,14 +243,14 @@ def _read_manifest(directory: Path) -> list[_Entry]:
         entries = [_Entry(**entry) for entry in json.loads(file.read_bytes())["files"]]
     except (ValueError, TypeError, KeyError, RecursionError):
         entries = None
-    if entries is None or not all(_is_sound(entry) for entry in entries):
+    if entries is None or not all(_is_valid(entry) for entry in entries):
         raise UntoldError(f"{directory}: {MANIFEST} is damaged")
     return entries
 
 
-def _is_sound(entry: _Entry) -> bool:
-    kinds = (type(entry.name), type(entry.size), type(entry.sha256))
-    return kinds == (str, int, str) and "\0" not in entry.name
+def _is_valid(entry: _Entry) -> bool:
+    types = (type(entry.name), type(entry.size), type(entry.sha256))
+    return types == (str, int, str) and "\0" not in entry.name
 
 
 def _mismatch(entry: _Entry | None, path: Path | None) -> str | None:
@@ -262,28 +267,28 @@ def _mismatch(entry: _Entry | None, path: Path | None) -> str | None:
 
 
 @contextmanager
-def _guard(file: Path) -> Iterator[int]:
-    """Hold the lock file still while it is read and written; yields its descriptor."""
+def _open_lock_file(file: Path) -> Iterator[int]:
+    """Yields the lock file's descriptor; no other process reads or writes the file meanwhile."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Its last holder may have removed it while we waited: then we hold a ghost.
-            if _is_same(descriptor, file):
+            # The last holder may have removed the file while we waited; then we try again.
+            if _is_same_file(descriptor, file):
                 yield descriptor
                 return
         finally:
             os.close(descriptor)
 
 
-def _is_same(descriptor: int, file: Path) -> bool:
+def _is_same_file(descriptor: int, file: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), file.stat())
     except FileNotFoundError:
         return False
 
 
-def _refuse_holder(file: Path, descriptor: int) -> None:
+def _refuse_other_holder(file: Path, descriptor: int) -> None:
     holder = _holder(descriptor)
     if holder is None:
         return
@@ -297,7 +302,7 @@ def _refuse_holder(file: Path, descriptor: int) -> None:
 
 
 def _holder(descriptor: int) -> _Process | None:
-    """Whom the lock names; nobody if it is empty or was cut short by its writer's death."""
+    """Returns the process that the lock names; None if the lock is empty or was cut short."""
     try:
         fields = json.loads(os.pread(descriptor, 4096, 0))
         return _Process(str(fields["host"]), int(fields["pid"]), int(fields["started"]))
@@ -314,7 +319,7 @@ def _host_tag() -> str:
 
 
 def _is_alive(process: _Process) -> bool:
-    """True if that very process still runs on this host; one that waits to be reaped does not."""
+    """Returns True if this very process still runs on this host; a zombie does not."""
     try:
         os.kill(process.pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -330,7 +335,7 @@ def _start_time(pid: int) -> int:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """State and start time as Linux tells them; elsewhere a process is only its number."""
+    """Returns state and start time of a process; systems without /proc give ("R", 0)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])

@@ -1,7 +1,10 @@
-"""The one exception that reaches a user: what was wrong, where, and what cures it."""
+"""Defines the exception that untold raises for every mistake that a user can mend."""
 
 __all__ = ["UntoldError"]
 
 
 class UntoldError(Exception):
-    """One clear line for a person: the value, the limit and the cure. The CLI prints it, exit 2."""
+    """Tells a user in one line which value is wrong, what the limit is and how to cure it.
+
+    The command line prints the message and exits with code 2.
+    """

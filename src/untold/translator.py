@@ -1,61 +1,62 @@
-"""Text in, Translation out: the one object behind the command line, validation and notebooks."""
+"""The translator: text in, Translation out, for the command line, validation and notebooks."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import overload
 
 import numpy as np
-from jaxtyping import Float
-from torch import Tensor
 
 from untold.config import DecodeConfig, parse_config
-from untold.corpus.batching import collate, pad_rows, plan_by_length
+from untold.corpus.batching import plan_by_length
+from untold.corpus.codec import TextCodec
 from untold.corpus.line_groups import ready_groups
 from untold.corpus.tokenizer import Tokenizers
-from untold.corpus.vocabulary import EOS
 from untold.decoding import (
     CoveragePenalty,
     Ensemble,
     Hypothesis,
     Sentences,
-    Show,
+    beam_search,
     score_pairs,
     search,
 )
 from untold.errors import UntoldError
+from untold.models.seq2seq import NO_SIGNALS, Signals, SignalsMixin
 from untold.storage.model_directory import TrainedModel, load_model
 
 __all__ = ["Translation", "Translator", "load"]
 
 
 @dataclass(frozen=True)
-class Translation:
-    """A translated text, its scores and pieces; `alternatives` are the rest of the n-best list."""
+class Translation(SignalsMixin[np.ndarray]):
+    """Holds a translated text, its scores and pieces; `alternatives` complete the n-best list.
+
+    `signals` (also attention, assignments and copying) have one row for each target piece and, if
+    the translation is complete, one for EOS; their columns are the source pieces and EOS.
+    """
 
     text: str
-    score: float  # log_probability over the length penalty, and the coverage penalty
+    score: float  # log_probability / length penalty, plus the coverage penalty
     log_probability: float
     tokens: tuple[str, ...]  # the pieces of the text
     source_tokens: tuple[str, ...]
     alternatives: tuple["Translation", ...] = ()
-    # Of each target token and EOS, over the pieces of the source and its EOS:
-    attention: Float[np.ndarray, "t i"] | None = None
-    assignments: Float[np.ndarray, "t i g"] | None = None  # shares of past, future, redundant
-    copying: Float[np.ndarray, "t i"] | None = None  # the probability that it was copied from there
+    signals: Signals[np.ndarray] = field(default=NO_SIGNALS, compare=False)
+    complete: bool = True  # False: a search is still adding tokens
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """A stretch of one text that the model translates at once; most texts are one segment."""
+    """Holds a part of one text that the model translates at once; most texts are one segment."""
 
-    text: int  # which text it belongs to
+    text: int  # the place of the text in its list
     ids: tuple[int, ...]
     prefix: tuple[int, ...]  # how its translation must begin
 
 
 def load(path: str | Path | Sequence[str | Path], device: str = "cpu") -> "Translator":
-    """A translator from a model directory or a training run; several paths make an ensemble."""
+    """Loads a translator from a model directory or training run; several paths make an ensemble."""
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     if not paths:
         raise UntoldError("no model given: name at least one model directory")
@@ -63,10 +64,10 @@ def load(path: str | Path | Sequence[str | Path], device: str = "cpu") -> "Trans
 
 
 class Translator:
-    """Translates with one model or an ensemble; safe to share, it keeps nothing between calls.
+    """Translates with one model or an ensemble; it keeps nothing between calls.
 
     Blank text stays blank without the model. A text of more pieces than the model was trained on
-    (data.max_tokens) is translated in stretches of at most that many, cut between words.
+    (data.max_tokens) is translated in segments of at most that many, cut between words.
     """
 
     def __init__(self, models: Sequence[TrainedModel], decode: DecodeConfig | None = None) -> None:
@@ -75,25 +76,26 @@ class Translator:
             if other.tokenizers.fingerprint != first.tokenizers.fingerprint:
                 raise UntoldError("an ensemble needs models with the same tokenizer")
         self.models = tuple(models)
+        self.codec: TextCodec = first.codec
         self.tokenizers: Tokenizers = first.tokenizers
         self.data = first.config.data
         self.decode: DecodeConfig = decode or first.config.decode
-        self.device = next(first.model.parameters()).device
+        self.device = self.codec.device
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
 
     def with_decoding(self, **settings: object) -> "Translator":
-        """The same models with other settings of DecodeConfig, checked."""
+        """Returns a translator of the same models with other settings of DecodeConfig, checked."""
         values = {"decode": self.decode.model_dump() | settings}
         return Translator(self.models, parse_config(values, "decoding settings").decode)
 
     @property
     def separates(self) -> bool:
-        """Whether a model can tell what is said from what is still untold."""
+        """Tells if a model separates past and future."""
         return any(each.model.past_future is not None for each in self.models)
 
     @property
     def copies(self) -> bool:
-        """Whether a model can copy words of the source."""
+        """Tells if a model can copy words of the source."""
         return any(each.model.copy_layer is not None for each in self.models)
 
     @overload
@@ -119,19 +121,47 @@ class Translator:
         attention: bool = False,
         assignments: bool = False,
     ) -> Translation | list[Translation]:
-        """One text gives a Translation, a list of texts a list, in its order.
+        """Translates one text into a Translation, or a list of texts into a list in its order.
 
         `prefix` is how the translation must begin: one for a text, a list for a list. `assignments`
-        needs a model that separates past and future. With it or with `attention`, a model that
-        copies also tells what from.
+        needs a model that separates past and future. With it or with `attention`, the translations
+        of a model that copies also carry `copying`.
         """
-        show = self._show(attention, assignments)
+        wanted: frozenset[str] = frozenset()
+        if attention or assignments:
+            wanted = self._wanted(attention, assignments)
         if isinstance(text, str):
             begins = [prefix] if isinstance(prefix, str) else list(prefix)
-            return self._translate([text], 0, begins, show)[0]
+            return self._translate([text], 0, begins, wanted)[0]
         if isinstance(prefix, str):
             raise UntoldError("a list of texts needs a list of prefixes, one for each text")
-        return self._translate(list(text), 0, list(prefix), show)
+        return self._translate(list(text), 0, list(prefix), wanted)
+
+    def steps(
+        self, text: str, *, prefix: str = "", attention: bool = False, assignments: bool = True
+    ) -> Iterator[Translation]:
+        """Translates one text and yields the best hypothesis so far after each token.
+
+        The last Translation is that of `translate`. Before it, `complete` tells if a hypothesis has
+        ended; a better one may still follow. Close the iterator to stop the search. `assignments`
+        are None if no model separates past and future. A text of several segments is translated one
+        segment after the other, where `translate` batches them.
+        """
+        wanted = self._wanted(attention, assignments and self.separates)
+        segments, done = self._segments([text], [prefix]), []
+        if not segments:
+            yield _join([])
+        for segment in segments:
+            now = _join([])
+            for step in beam_search(
+                self._model, self._sentences([segment], 0), self.decode, wanted
+            ):
+                found = step.best() if len(step.live) else step.nbest()[0]
+                now = self._finish(found, segment.ids)
+                whole = _join([*done, now])
+                last = len(done) == len(segments) - 1
+                yield whole if last else replace(whole, complete=False)
+            done.append(now)
 
     def stream(
         self,
@@ -141,122 +171,122 @@ class Translator:
         copying: bool = False,
         assignments: bool = False,
     ) -> Iterator[Translation]:
-        """Translate as texts arrive, in order, at most `window` at a time.
+        """Translates texts as they arrive, in order, at most `window` at a time.
 
-        With `copying`, a model that copies tells what from; with `assignments`, a model that
-        separates past and future adds them.
+        With `copying` and `assignments`, the translations of models that have them carry them.
         """
-        show = Show(assignments=assignments and self.separates, copying=copying and self.copies)
-        first = 0
+        has = {"copying": copying and self.copies, "assignments": assignments and self.separates}
+        first, wanted = 0, frozenset(name for name, wanted in has.items() if wanted)
         for group in ready_groups(texts, window):
-            yield from self._translate(group, first, [], show)
+            yield from self._translate(group, first, [], wanted)
             first += len(group)
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, attention: bool = False
     ) -> list[Translation]:
-        """Each target as a Translation of its source: log p(target | source), no search.
+        """Scores each target as a Translation of its source by log p(target | source), unsearched.
 
-        With assignments and copying, if a model has them: the pass over the target gives them.
+        The results carry assignments and copying if a model has them.
         """
-        sources = self._encode([source for source, _ in pairs])
-        targets = self.tokenizers.target.encode([self._prepare(target) for _, target in pairs])
-        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+        ids = self.codec.encode_pairs(pairs)
+        lengths = [max(len(source), len(target)) + 1 for source, target in ids]
+        alpha, coverage = self.decode.length_penalty, CoveragePenalty.of(self.decode)
         found: dict[int, Translation] = {}
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
-            batch = collate([(sources[row], targets[row]) for row in rows], rows).to(self.device)
-            alpha, coverage = self.decode.length_penalty, CoveragePenalty.of(self.decode)
+            batch = self.codec.batch([ids[row] for row in rows], rows)
             hypotheses = score_pairs(self._model, batch, alpha, coverage, attention=attention)
             for row, hypothesis in zip(rows, hypotheses, strict=True):
-                found[row] = replace(self._finish(hypothesis, sources[row]), text=pairs[row][1])
+                scored = self._finish([hypothesis], ids[row][0])
+                found[row] = replace(scored, text=pairs[row][1])
         return [found[row] for row in range(len(pairs))]
 
     def _translate(
-        self, texts: list[str], first: int, prefixes: list[str], show: Show
+        self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]
     ) -> list[Translation]:
-        if prefixes and len(prefixes) != len(texts):
-            raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
-        begins = self.tokenizers.target.encode([self._prepare(p) for p in prefixes])
-        segments = []
-        for number, (text, ids) in enumerate(zip(texts, self._encode(texts), strict=True)):
-            for place, part in enumerate(self._split(ids) if text.strip() else ()):
-                begin = begins[number] if begins and place == 0 else []
-                segments.append(_Segment(number, part, tuple(begin)))
-        found: dict[int, list[Translation]] = {number: [] for number in range(len(texts))}
-        results = self._search_all(segments, first, show)
-        for segment, hypotheses in zip(segments, results, strict=True):
-            options = [self._finish(each, segment.ids) for each in hypotheses]
-            found[segment.text].append(replace(options[0], alternatives=tuple(options[1:])))
-        return [_join(parts) for parts in found.values()]
-
-    def _search_all(
-        self, segments: list[_Segment], first: int, show: Show
-    ) -> list[list[Hypothesis]]:
-        """Search in batches of similar length; the results come back in the order of `segments`."""
-        results: list[list[Hypothesis]] = [[] for _ in segments]
+        """Searches in batches of similar length; `first` is the number of the first text."""
+        segments = self._segments(texts, prefixes)
+        found: dict[int, list[Hypothesis]] = {}
         lengths = [len(segment.ids) + 1 for segment in segments]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
-            found = search(self._model, sentences, self.decode, show)
-            for row, hypotheses in zip(rows, found, strict=True):
-                results[row] = hypotheses
-        return results
+            hypotheses = search(self._model, sentences, self.decode, wanted)
+            found.update(zip(rows, hypotheses, strict=True))
+        parts: list[list[Translation]] = [[] for _ in texts]
+        for row, segment in enumerate(segments):
+            parts[segment.text].append(self._finish(found[row], segment.ids))
+        return [own[0] if len(own) == 1 else _join(own) for own in parts]
 
-    def _show(self, attention: bool, assignments: bool) -> Show:
+    def _wanted(self, attention: bool, assignments: bool) -> frozenset[str]:
+        """Names the signals that a search must collect."""
         if assignments and not self.separates:
             raise UntoldError(
                 "the model does not separate past and future: train one with "
                 'model.separator.kind = "gdr", or add it to this one with --init and '
                 "train.freeze_backbone = true"
             )
-        return Show(attention, assignments, self.copies and (attention or assignments))
+        asked = {"attention": attention, "assignments": assignments}
+        asked["copying"] = (attention or assignments) and self.copies
+        return frozenset(name for name, wanted in asked.items() if wanted)
 
-    def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
-        ids, mask = pad_rows([(*segment.ids, EOS) for segment in segments])
-        prefixes = tuple(segment.prefix for segment in segments)
-        return Sentences(
-            ids.to(self.device),
-            mask.to(self.device),
-            prefixes if any(prefixes) else None,
-            tuple(first + segment.text for segment in segments),
-        )
-
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.tokenizers.source.encode([self._prepare(text) for text in texts])
-
-    def _prepare(self, text: str) -> str:
-        return text.lower() if self.data.lowercase else text
+    def _segments(self, texts: list[str], prefixes: list[str]) -> list[_Segment]:
+        """Encodes texts; a blank one has no segment, and a prefix goes to the first of its text."""
+        if prefixes and len(prefixes) != len(texts):
+            raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
+        begins = self.codec.encode_targets(prefixes) if any(prefixes) else [[]] * len(texts)
+        segments, limit = [], self.data.max_tokens
+        for number, ids in enumerate(self.codec.encode_sources(texts)):
+            if texts[number].strip():
+                parts = [tuple(ids)] if len(ids) <= limit else list(self._split(ids))
+                segments.append(_Segment(number, parts[0], tuple(begins[number])))
+                segments += [_Segment(number, part, ()) for part in parts[1:]]
+        return segments
 
     def _split(self, ids: list[int]) -> Iterator[tuple[int, ...]]:
-        """At most max_tokens pieces each, cut before a piece that begins a word if there is one."""
-        limit, pieces = self.data.max_tokens, self.tokenizers.source.pieces(ids)
+        """Cuts into at most max_tokens ids each, if possible before an id that starts a word."""
+        limit, starts = self.data.max_tokens, self.tokenizers.source.word_starts(ids)
         first = 0
         while len(ids) - first > limit:
-            cuts = (p for p in range(first + limit, first, -1) if pieces[p].startswith("▁"))
+            cuts = (place for place in range(first + limit, first, -1) if starts[place])
             end = next(cuts, first + limit)
             yield tuple(ids[first:end])
             first = end
         yield tuple(ids[first:])
 
-    def _finish(self, hypothesis: Hypothesis, source: Sequence[int]) -> Translation:
-        return Translation(
-            text=self.tokenizers.target.decode(hypothesis.tokens),
-            score=hypothesis.score,
-            log_probability=hypothesis.log_probability,
-            tokens=tuple(self.tokenizers.target.pieces(hypothesis.tokens)),
-            source_tokens=tuple(self.tokenizers.source.pieces(source)),
-            attention=_as_array(hypothesis.attention),
-            assignments=_as_array(hypothesis.assignments),
-            copying=_as_array(hypothesis.copying),
+    def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
+        ids, mask = self.codec.pad_sources([segment.ids for segment in segments])
+        words, prefixes = None, tuple(segment.prefix for segment in segments)
+        if self.decode.coverage_penalty:
+            words = mask & (ids != self.tokenizers.source.special_ids.eos)
+        return Sentences(
+            ids,
+            mask,
+            self.tokenizers.target.special_ids,
+            prefixes if any(prefixes) else None,
+            tuple(first + segment.text for segment in segments),
+            words,
         )
 
-
-def _as_array(values: Tensor | None) -> np.ndarray | None:
-    return None if values is None else values.float().cpu().numpy()
+    def _finish(self, hypotheses: Sequence[Hypothesis], source: Sequence[int]) -> Translation:
+        """Turns an n-best list into a Translation, whose alternatives are all but the best."""
+        source_tokens = tuple(self.tokenizers.source.pieces(source))
+        translations = [
+            Translation(
+                text=self.tokenizers.target.decode(each.tokens),
+                score=each.score,
+                log_probability=each.log_probability,
+                tokens=tuple(self.tokenizers.target.pieces(each.tokens)),
+                source_tokens=source_tokens,
+                signals=NO_SIGNALS if each.signals is NO_SIGNALS else each.signals.numpy(),
+                complete=each.complete,
+            )
+            for each in hypotheses
+        ]
+        best, *others = translations
+        return replace(best, alternatives=tuple(others)) if others else best
 
 
 def _join(parts: list[Translation]) -> Translation:
-    """One Translation of the stretches of a text; only an undivided one keeps its alternatives."""
+    """Joins the segments of a text; only an undivided text keeps its alternatives and signals."""
     if not parts:
         return Translation("", 0.0, 0.0, (), ())
     if len(parts) == 1:
@@ -267,4 +297,5 @@ def _join(parts: list[Translation]) -> Translation:
         log_probability=sum(part.log_probability for part in parts),
         tokens=tuple(token for part in parts for token in part.tokens),
         source_tokens=tuple(token for part in parts for token in part.source_tokens),
+        complete=parts[-1].complete,
     )

@@ -1,4 +1,4 @@
-"""The version, alone, so that packaging can read it without importing anything."""
+"""Holds the version and nothing else, so that packaging can read it without any import."""
 
 __all__ = ["__version__"]
 

@@ -11,6 +11,7 @@ import torch
 from toys import (
     SEPARATORS,
     all_scores,
+    compute_losses,
     fill,
     separator,
     toy_batch,
@@ -22,14 +23,12 @@ from toys import (
 )
 from untold.config import DecodeConfig, TrainConfig
 from untold.corpus.batching import collate
-from untold.corpus.vocabulary import BOS, EOS, PAD
-from untold.decoding import Sentences, Show, score_pairs, search
-from untold.decoding.constraints import NEVER_SAID
+from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS
+from untold.decoding import Sentences, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.build import BACKBONES, build_model_for
 from untold.models.seq2seq import CoveringState
 from untold.storage.model_directory import TrainedModel, load_model, save_model
-from untold.training.losses.objective import objective
 
 B, S, T, N, TARGET, SOURCE = 3, 5, 7, 2, 13, 17
 VARIANTS = {
@@ -273,7 +272,7 @@ def test_every_parameter_gets_a_gradient(model):
     check_gradients(model, without=".heads.")
     model.zero_grad()
     config = {"bow_weight": 0.5, "bca_weight": 0.5, "counterfactual": 1.0}
-    objective(model, batch, TrainConfig.model_validate(config), 1).total.backward()
+    compute_losses(model, batch, TrainConfig.model_validate(config), 1).total.backward()
     check_gradients(model)
 
 
@@ -348,14 +347,14 @@ def test_a_saved_model_is_the_same_to_the_last_bit(backbone, joint, kind, copyin
 
 def test_a_beam_of_one_is_greedy_search(model, source_ids, mask):
     config = DecodeConfig(beam=1, max_length=9, length_penalty=0.0)
-    found = search(model, Sentences(source_ids, mask), config)
+    found = search(model, Sentences(source_ids, mask, SENTENCEPIECE_IDS), config)
     for row in range(B):
         tokens = [BOS]
         while len(tokens) < 10 and tokens[-1] != EOS:
             prefix = torch.tensor([tokens])
             outputs = model(source_ids[row : row + 1], mask[row : row + 1], prefix)
             logits = all_scores(model, outputs)[0, -1]
-            logits[list(NEVER_SAID)] = -torch.inf
+            logits[list(SENTENCEPIECE_IDS.forbidden)] = -torch.inf
             tokens.append(int(logits.argmax()))
         tokens[-1] = EOS  # by force at the limit
         assert found[row][0].tokens == tuple(tokens[1:-1])
@@ -363,13 +362,14 @@ def test_a_beam_of_one_is_greedy_search(model, source_ids, mask):
 
 def test_a_beam_s_scores_are_those_of_rescoring(model, source_ids, mask):
     config = DecodeConfig(beam=3, nbest=3, max_length=8, length_penalty=0.7)
-    found_all = search(model, Sentences(source_ids, mask), config, Show(True, True, True))
+    found_all = search(model, Sentences(source_ids, mask, SENTENCEPIECE_IDS), config, OVER_SOURCE)
     for row, hypotheses in enumerate(found_all):
         assert len(hypotheses) == 3
         source, real = source_ids[row : row + 1, mask[row]], int(mask[row].sum())
         batch = collate([((), hypothesis.tokens) for hypothesis in hypotheses], range(3))
+        everything = torch.ones(3, real, dtype=torch.bool)
         batch = replace(  # the source as the search had it: no EOS at its end
-            batch, source=source.expand(3, -1), source_mask=torch.ones(3, real, dtype=torch.bool)
+            batch, source=source.expand(3, -1), source_mask=everything, source_words=everything
         )
         rescored = score_pairs(model, batch, 0.7, attention=True)
         for found, scored in zip(hypotheses, rescored, strict=True):
@@ -390,7 +390,7 @@ def test_a_beam_s_scores_are_those_of_rescoring(model, source_ids, mask):
 
 def test_what_is_not_asked_for_is_not_shown(model, source_ids, mask):
     config = DecodeConfig(beam=2, max_length=4)
-    ((hypothesis, *_), *_) = search(model, Sentences(source_ids, mask), config)
+    ((hypothesis, *_), *_) = search(model, Sentences(source_ids, mask, SENTENCEPIECE_IDS), config)
     shown = (hypothesis.attention, hypothesis.assignments, hypothesis.copying)
     assert shown == (None, None, None)
 
@@ -403,9 +403,10 @@ def test_the_coverage_penalty_is_that_of_what_was_shown(model, source_ids, mask,
     config = DecodeConfig(**settings, coverage_penalty=0.9, coverage_source=kind)
     if kind == "past" and model.past_future is None:
         with pytest.raises(UntoldError, match="needs a model that separates past and future"):
-            search(model, Sentences(source_ids, mask), config)
+            search(model, Sentences(source_ids, mask, SENTENCEPIECE_IDS), config)
         return
-    found, penalties = search(model, Sentences(source_ids, mask), config, Show(True, True)), []
+    sentences, penalties = Sentences(source_ids, mask, SENTENCEPIECE_IDS), []
+    found = search(model, sentences, config, OVER_SOURCE)
     for row, hypotheses in enumerate(found):
         words = source_ids[row, mask[row]] != EOS
         for each in hypotheses:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from toys import fill
 from untold.config import SeparatorConfig
-from untold.models import capsule_routing as routing
+from untold.models import layers
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import squash, uniform
+from untold.models.capsule_routing import squash, uniform_routing
 from untold.models.plain_routing import literal_routing, split_routing
 from untold.models.separators import SEPARATORS
 
@@ -110,7 +110,7 @@ def agree(found, expected):
 def test_routing_is_the_paper_s_written_out(name, shape, tile):
     """Also where the hidden values are computed in many tiles."""
     separator, inputs = make(name, shape), problem(shape)
-    with patch.object(routing, "_TILE", tile):
+    with patch.object(layers, "_TILE", tile):
         found = values_and_gradients(fast, separator, *inputs)
     agree(found, values_and_gradients(literal_routing, separator, *inputs))
 
@@ -121,7 +121,7 @@ def test_routing_is_the_paper_s_written_out(name, shape, tile):
 )
 def test_routing_is_its_split_form(shape, tile):
     separator, inputs = make("gdr-mlp", shape), problem(shape)
-    with patch.object(routing, "_TILE", tile):
+    with patch.object(layers, "_TILE", tile):
         found = values_and_gradients(fast, separator, *inputs)
     agree(found, values_and_gradients(split_routing, separator, *inputs))
 
@@ -130,7 +130,7 @@ def test_routing_is_its_split_form(shape, tile):
 def test_a_problem_larger_than_one_tile_is_the_paper_s_too(name):
     shape = Shape((11, 7, 13), 17, 5, 37, (2, 3, 2), 3, 0.5)
     separator, inputs = make(name, shape), problem(shape)
-    assert 17 * 13 * 37 * len(inputs[0]) * 7 > 2 * routing._TILE
+    assert 17 * 13 * 37 * len(inputs[0]) * 7 > 2 * layers._TILE
     agree(
         values_and_gradients(fast, separator, *inputs),
         values_and_gradients(literal_routing, separator, *inputs),
@@ -147,8 +147,8 @@ def test_a_problem_larger_than_one_tile_is_the_paper_s_too(name):
 @settings(deadline=None)
 def test_tiles_cover_every_pair_once_and_fit(rows, steps, length, width, tile):
     covered = torch.zeros(rows, steps)
-    with patch.object(routing, "_TILE", tile):
-        tiles = routing._tiles(torch.empty(rows, length, width), torch.empty(rows, steps, width))
+    with patch.object(layers, "_TILE", tile):
+        tiles = layers._tiles(torch.empty(rows, length, width), torch.empty(rows, steps, width))
     for n, t in tiles:
         covered[n, t] += 1
         size = covered[n, t].numel()
@@ -258,7 +258,7 @@ def test_one_iteration_is_uniform_and_unguided(name, shape):
     sums = (separator.votes(states) * mask[:, None, :, None]).sum(2) / sum(shape.counts)
     expected = squash(sums)[:, None].expand_as(routed.capsules)
     torch.testing.assert_close(routed.capsules, expected)
-    first = uniform(separator.votes(states), mask, shape.positions)
+    first = uniform_routing(separator.votes(states), mask, shape.positions)
     assert torch.equal(first.capsules, routed.capsules)
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from untold.config import DecodeConfig
 from untold.corpus.batching import collate, pad_rows
-from untold.corpus.vocabulary import BOS, EOS
-from untold.decoding import CoveragePenalty, Ensemble, Sentences, Show, score_pairs, search
-from untold.models.seq2seq import Step
+from untold.corpus.vocabulary import BOS, EOS, SENTENCEPIECE_IDS
+from untold.decoding import CoveragePenalty, Ensemble, Sentences, score_pairs, search
+from untold.models.seq2seq import Signals, Step
 
 SIZE = 7  # four control tokens and three words
 
@@ -47,7 +47,7 @@ class HistoryModel:
         values = _hash(state.values, last.flatten())
         logits = self._logits(values).view(*last.shape, -1)
         weights = _weights(values.view(last.shape), source.values[:, 1:]) if attention else None
-        return Step(logits, Memory(values), weights)
+        return Step(logits, Memory(values), Signals(attention=weights))
 
     def __call__(self, source_ids, source_mask, prefix, *, attention=False):
         source = self.encode(source_ids, source_mask)
@@ -57,8 +57,7 @@ class HistoryModel:
             seen.append(values)
         values = torch.stack(seen, 1)
         weights = _weights(values, source.values[:, 1:]) if attention else None
-        shown = {"attention": weights, "assignments": None, "copying": None}
-        return SimpleNamespace(holistic=self._logits(values), **shown)
+        return SimpleNamespace(holistic=self._logits(values), signals=Signals(attention=weights))
 
     def scores(self, outputs, rows, steps):
         return outputs.holistic[rows, steps].clone()
@@ -82,7 +81,8 @@ def _weights(values, mask):
 
 
 def batch_of(sources, **given):
-    return Sentences(*pad_rows([[*source, EOS] for source in sources]), **given)
+    rows = [[*source, EOS] for source in sources]
+    return Sentences(*pad_rows(rows), SENTENCEPIECE_IDS, **given)
 
 
 def limit_of(source, config):
@@ -101,7 +101,7 @@ def uncovered(model, source, tokens, beta):
     sentences = batch_of([source])
     prefix = torch.tensor([[BOS, *tokens]])
     outputs = model(sentences.source_ids, sentences.source_mask, prefix, attention=True)
-    weights = outputs.attention[0].tolist()
+    weights = outputs.signals.attention[0].tolist()
     covered = [sum(step[place] for step in weights) for place in range(len(source))]
     return beta * sum(math.log(min(amount, 1.0)) for amount in covered)
 
@@ -234,11 +234,9 @@ def test_the_search_is_the_plain_one(batch, alpha, beta, beam, data, shortest, r
 def test_neighbours_and_padding_change_nothing(batch, sample):
     config = DecodeConfig(nbest=3, max_length=12, sample=sample, coverage_penalty=0.7)
     model, numbers = HistoryModel(), tuple(range(10, 10 + len(batch)))
-    together = search(model, batch_of(batch, indices=numbers), config, Show(attention=True))
+    together = search(model, batch_of(batch, indices=numbers), config, {"attention"})
     for source, number, hypotheses in zip(batch, numbers, together, strict=True):
-        (alone,) = search(
-            model, batch_of([source], indices=(number,)), config, Show(attention=True)
-        )
+        (alone,) = search(model, batch_of([source], indices=(number,)), config, {"attention"})
         assert hypotheses == alone
         for one, other in zip(hypotheses, alone, strict=True):
             torch.testing.assert_close(one.attention, other.attention)
@@ -252,7 +250,7 @@ def test_reported_scores_are_what_rescoring_gives(batch, alpha, beta, sample, me
     )
     models = [HistoryModel(sharpness=number + 1.0) for number in range(members)]
     model = Ensemble(models) if members > 1 else models[0]
-    found = search(model, batch_of(batch), config, Show(attention=True))
+    found = search(model, batch_of(batch), config, {"attention"})
     for source, hypotheses in zip(batch, found, strict=True):
         pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
         rescored = score_pairs(model, pairs, alpha, CoveragePenalty.of(config), attention=True)

@@ -1,4 +1,4 @@
-"""Kill, fill and flip: a directory written by durable is whole or absent; a naive one is not."""
+"""A directory written by durable is whole or absent after kills, full disks and flipped bits."""
 
 import errno
 import json
@@ -80,7 +80,7 @@ def kill_while_writing(kind, path, seconds):
 
 
 def is_whole(path):
-    """All files are there, of full size and of one generation."""
+    """Returns True if all files exist, have full size and belong to one generation."""
     contents = [file.read_bytes() for file in sorted(path.glob("*.bin"))]
     return len(contents) == FILES and all(
         len(content) == SIZE and content == contents[0] for content in contents
@@ -202,7 +202,7 @@ def test_a_full_disk_at_any_flush_loses_nothing(tmp_path, monkeypatch, nth):
 
 
 def remove_litter_of_this_process(parent):
-    """What a failed last flush put aside is cleared once its process is gone."""
+    """A directory that a failed last flush put aside is removed once its process is gone."""
     for path in parent.glob(".old-*"):
         name = path.name.split("-")
         name[-3] = str(dead_pid())

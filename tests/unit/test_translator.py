@@ -84,6 +84,14 @@ def test_a_stream_tells_what_was_copied_if_it_is_asked() -> None:
             np.testing.assert_allclose(one.copying, full.copying, atol=1e-6)
 
 
+def test_a_stream_tells_assignments_if_it_is_asked() -> None:
+    separating = Translator([make(separator="gdr")])
+    told, silent = (list(separating.stream(TEXTS, assignments=asked)) for asked in (True, False))
+    for text, one, other in zip(TEXTS, told, silent, strict=True):
+        assert one == other and other.assignments is None
+        assert (one.assignments is not None) == bool(text.strip())
+
+
 def test_a_stream_of_a_model_that_cannot_copy_tells_nothing(translator: Translator) -> None:
     assert not translator.copies
     assert all(each.copying is None for each in translator.stream(TEXTS, copying=True))
@@ -271,3 +279,86 @@ def test_copying_between_two_vocabularies_is_of_equal_pieces(tmp_path: Path) -> 
     save_model(tmp_path / "model", trained)
     loaded = load(tmp_path / "model").models[0].model.copy_layer
     assert loaded is not None and loaded.counterparts.tolist() == table
+
+
+SEARCHES = {
+    "greedy": {"beam": 1},
+    "beam": {"beam": 4, "nbest": 3},
+    "sampling": {"sample": True, "nbest": 2, "temperature": 2.0},
+}
+
+
+@pytest.mark.parametrize("members", [("gdr",), ("gdr", "none")])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_last_step_is_the_translation_and_the_others_lead_to_it(
+    name: str, members: tuple[str, ...]
+) -> None:
+    translator = Translator([make(separator=kind) for kind in members])
+    translator = translator.with_decoding(min_length=2, **SEARCHES[name])
+    text = TEXTS[0]
+    steps = list(translator.steps(text, attention=True))
+    whole = translator.translate(text, attention=True, assignments=True)
+    assert steps[-1] == whole and steps[-1].complete
+    for name_of_signal in ("attention", "assignments"):
+        last, expected = (getattr(each, name_of_signal) for each in (steps[-1], whole))
+        np.testing.assert_array_equal(last, expected)
+    assert not steps[0].complete and len(steps[0].tokens) == 1
+    for number, step in enumerate(steps, start=1):
+        assert len(step.tokens) == number or step.complete
+        assert step.source_tokens == whole.source_tokens
+        assert step.assignments is not None
+        rows = len(step.tokens) + step.complete
+        assert step.assignments.shape == (rows, len(step.source_tokens) + 1, 3)
+        assert step.text == translator.tokenizers.target.decode(
+            translator.tokenizers.target.ids(step.tokens)
+        )
+    if name == "greedy":  # one hypothesis grows, and what it was stays
+        for step in steps:
+            assert step.tokens == whole.tokens[: len(step.tokens)]
+            np.testing.assert_array_equal(
+                step.assignments, whole.assignments[: len(step.assignments)]
+            )
+
+
+def test_steps_of_a_plain_model_have_no_assignments(translator: Translator) -> None:
+    steps = list(translator.steps("a dog"))
+    assert steps[-1] == translator.translate("a dog")
+    assert all(step.assignments is None for step in steps)
+
+
+def test_steps_of_blank_text_are_one_blank(translator: Translator) -> None:
+    (step,) = translator.steps("  ")
+    assert step == translator.translate("  ") and step.complete
+
+
+def test_steps_begin_with_their_prefix(translator: Translator) -> None:
+    *steps, last = translator.steps("the cat", prefix="DOGS")
+    assert last == translator.translate("the cat", prefix="DOGS")
+    for step in steps:
+        assert last.text.startswith(step.text) or step.text.startswith("DOGS")
+
+
+def test_steps_that_are_closed_run_the_model_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained, calls = make(), []
+    plain = trained.model.step
+    monkeypatch.setattr(trained.model, "step", lambda *a, **k: (calls.append(1), plain(*a, **k))[1])
+    steps = Translator([trained]).with_decoding(min_length=9).steps("the cat")
+    next(steps)
+    next(steps)
+    steps.close()
+    assert len(calls) == 2
+
+
+def test_steps_of_a_long_text_go_through_its_segments() -> None:
+    translator = Translator([make(max_tokens=9)])
+    text = "the red cat sees a dog and " * 3
+    *steps, last = translator.steps(text)
+    whole = translator.translate(text)
+    assert (last.text, last.tokens, last.source_tokens) == (
+        whole.text,
+        whole.tokens,
+        whole.source_tokens,
+    )
+    assert last.score == pytest.approx(whole.score, rel=1e-5)
+    assert last.complete and not any(step.complete for step in steps[: len(steps) // 2])
+    assert len(steps[-1].source_tokens) > len(steps[0].source_tokens)

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untold.commands.options import load_translator
-from untold.corpus.batching import collate, plan_epoch
+from untold.corpus.batching import PairsInMemory, collate, plan_epoch
 from untold.corpus.lines import read_parallel
-from untold.corpus.memory import PairsInMemory
 from untold.errors import UntoldError
 from untold.evaluation.rouge import split_for_rouge
 from untold.evaluation.speed_race import Speed, measure_speeds

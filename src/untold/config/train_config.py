@@ -41,6 +41,7 @@ class TrainConfig(Section):
     past_layer_weight: Weight = 1.0  # of the layers of model.backbone = "pfrnn"
     future_layer_weight: Weight = 1.0
     counterfactual: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
+    losses: dict[str, Weight] = Field(default_factory=dict)  # of other packages: docs/losses.md
     auxiliary_start: CountOrZero = 0
     auxiliary_warmup: CountOrZero = 0
     separator_rate: Annotated[float, Field(gt=0.0)] = 4.0

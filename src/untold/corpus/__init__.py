@@ -1,1 +1,1 @@
-"""Text in: readers, the tokenizer, stores and batches, and the embedded synchronous grammars."""
+"""Turns text into batches: readers, tokenizer, store, batching, and synchronous grammars."""

@@ -1,4 +1,7 @@
-"""Word alignments, a line for each pair, as Pharaoh writes them: `i-j` sure, `ipj` possible."""
+"""Reads, writes and scores word alignments in Pharaoh format.
+
+A line holds the links of one sentence pair: `i-j` is a sure link, `ipj` a possible one.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -22,17 +25,20 @@ _LINK = re.compile(r"(\d+)([-p])(\d+)")
 
 @dataclass(frozen=True)
 class Alignment:
-    """Links (source word, target word), counted from 0; every sure one is also possible."""
+    """Holds the links (source word, target word) of one pair, counted from 0.
+
+    Every sure link is also in `possible`.
+    """
 
     sure: frozenset[tuple[int, int]]
     possible: frozenset[tuple[int, int]]
 
     def targets(self, word: int) -> list[int]:
-        """The target words that a source word is surely linked to, in order."""
+        """Lists the target words that a source word has a sure link to, in order."""
         return sorted(j for i, j in self.sure if i == word)
 
     def check(self, source: Sequence[str], target: Sequence[str]) -> None:
-        """Every link is of two words that the pair has, or this is an error."""
+        """Raises an error if a link points at a word that the pair does not have."""
         for i, j in self.possible:
             if i >= len(source) or j >= len(target):
                 raise UntoldError(
@@ -43,14 +49,14 @@ class Alignment:
 
 
 def read_alignments(path: Path) -> list[Alignment]:
-    """All lines; an empty one is a pair without links."""
+    """Reads one alignment a line; an empty line is a pair without links."""
     return [_parse(line, f"{path}:{number}") for number, line in enumerate(read_lines(path), 1)]
 
 
 def check_alignments(
     path: Path, links: Sequence[Alignment], pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
 ) -> None:
-    """There is a line of links for each pair, and none leads out of it."""
+    """Raises an error unless there is one alignment for each pair and all its words exist."""
     if len(links) != len(pairs):
         raise UntoldError(
             f"{path} has {len(links)} lines for {len(pairs)} sentence pairs: "
@@ -61,24 +67,25 @@ def check_alignments(
 
 
 def write_alignments(path: Path, alignments: Iterable[Alignment]) -> None:
-    """A line for each pair, its links in order: what read_alignments reads."""
-    lines = (" ".join(_written(alignment)) + "\n" for alignment in alignments)
+    """Writes one line for each pair, its links in order, as read_alignments reads them."""
+    lines = (" ".join(_format_links(alignment)) + "\n" for alignment in alignments)
     write_file(path, "".join(lines).encode())
 
 
 def alignment_error_rate(found: Iterable[Alignment], gold: Iterable[Alignment]) -> float | None:
-    """AER, 1 - (|A & S| + |A & P|) / (|A| + |S|), over all pairs; None if there are no links.
+    """Computes AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) over all pairs.
 
-    A are the sure links that were found, S and P the sure and the possible ones of the gold.
+    A are the sure links that were found; S and P are the sure and the possible links of the gold
+    alignment. The rate is None if there are no links at all.
     """
     hits = sizes = 0
-    for each, true in zip(found, gold, strict=True):
-        hits += len(each.sure & true.sure) + len(each.sure & true.possible)
-        sizes += len(each.sure) + len(true.sure)
+    for candidate, reference in zip(found, gold, strict=True):
+        hits += len(candidate.sure & reference.sure) + len(candidate.sure & reference.possible)
+        sizes += len(candidate.sure) + len(reference.sure)
     return 1 - hits / sizes if sizes else None
 
 
-def _written(alignment: Alignment) -> list[str]:
+def _format_links(alignment: Alignment) -> list[str]:
     return [
         f"{i}-{j}" if (i, j) in alignment.sure else f"{i}p{j}"
         for i, j in sorted(alignment.possible)

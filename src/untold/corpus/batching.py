@@ -1,10 +1,10 @@
-"""Batches by token count: similar lengths together, in an order that (seed, epoch) determines.
+"""Batching by token count: a batch holds pairs of similar length, (seed, epoch) fix the order.
 
-An epoch is planned at once from the lengths alone, so a plan costs a few bytes a pair, a run
-resumes at any batch by its number, and every process can know what all the others do.
+An epoch is planned at once from the lengths alone. A plan therefore costs a few bytes a pair, a run
+can resume at any batch by its number, and every process knows what all the others do.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -14,13 +14,15 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from untold.corpus.vocabulary import BOS, EOS, PAD
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
 
 __all__ = [
     "Batch",
     "BatchPlan",
+    "Collate",
     "Ids",
     "PairStore",
+    "PairsInMemory",
     "collate",
     "pad_rows",
     "plan_by_length",
@@ -28,77 +30,121 @@ __all__ = [
 ]
 
 Ids = Sequence[int] | np.ndarray
+Collate = Callable[[Sequence[tuple[Ids, Ids]], Sequence[int] | np.ndarray], "Batch"]
 
 
 @runtime_checkable
 class PairStore(Protocol):
-    """What batches need to know of a tokenised corpus."""
+    """A tokenised corpus that batches can be made from."""
 
     @property
     def source_lengths(self) -> np.ndarray:
-        """Ids of each source, without BOS and EOS."""
+        """Counts the ids of each source, without BOS and EOS."""
         ...
 
     @property
     def target_lengths(self) -> np.ndarray:
-        """Ids of each target, without BOS and EOS."""
+        """Counts the ids of each target, without BOS and EOS."""
         ...
 
     def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target ids of one pair, without BOS and EOS."""
+        """Returns source and target ids of one pair, without BOS and EOS."""
         ...
 
     def where(self, index: int) -> str:
-        """The pair's place in the corpus, for messages."""
+        """Names the pair's place in the corpus, for messages."""
         ...
 
 
 @dataclass(frozen=True)
+class PairsInMemory:
+    """Holds pairs of ids without control tokens in memory; a PairStore."""
+
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+
+    @cached_property
+    def source_lengths(self) -> np.ndarray:
+        """Counts the ids of each source."""
+        return np.array([len(source) for source, _ in self.pairs], dtype=np.int64)
+
+    @cached_property
+    def target_lengths(self) -> np.ndarray:
+        """Counts the ids of each target."""
+        return np.array([len(target) for _, target in self.pairs], dtype=np.int64)
+
+    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns source and target ids of one pair."""
+        source, target = self.pairs[index]
+        return np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
+
+    def where(self, index: int) -> str:
+        """Names the pair by its number."""
+        return f"pair {index}"
+
+
+@dataclass(frozen=True)
 class Batch:
-    """Pairs as tensors. `prefix` is BOS y_1 .. y_T, `labels` y_1 .. y_T EOS. True = real token."""
+    """Holds pairs as tensors: `prefix` is BOS y_1 .. y_T, `labels` is y_1 .. y_T EOS.
+
+    A mask is True at real tokens and False at padding.
+    """
 
     source: Int[Tensor, "b i"]
     source_mask: Bool[Tensor, "b i"]
     prefix: Int[Tensor, "b t"]
     labels: Int[Tensor, "b t"]
     target_mask: Bool[Tensor, "b t"]
-    indices: Int[Tensor, " b"]  # which pairs of the corpus
+    indices: Int[Tensor, " b"]  # the numbers of the pairs in the corpus
+    source_words: Bool[Tensor, "b i"]  # True at real tokens but the final EOS
+    special: SpecialIds  # of the target's vocabulary
 
     @cached_property
     def target_tokens(self) -> int:
-        """Real target tokens, each sentence's EOS among them."""
+        """Counts the real target tokens, each sentence's EOS included."""
         return int(self.target_mask.sum())
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on another device."""
-        names = ("source", "source_mask", "prefix", "labels", "target_mask")
+        """Copies the batch to a device; the indices stay where they are."""
+        names = ("source", "source_mask", "prefix", "labels", "target_mask", "source_words")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
-def pad_rows(rows: Sequence[Ids]) -> tuple[Int[Tensor, "b i"], Bool[Tensor, "b i"]]:
-    """Rows of ids, padded on the right, and the mask of what is real."""
+def pad_rows(
+    rows: Sequence[Ids], pad: int = SENTENCEPIECE_IDS.pad
+) -> tuple[Int[Tensor, "b i"], Bool[Tensor, "b i"]]:
+    """Pads rows of ids on the right; returns them with the mask of real tokens."""
     lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-    padded = np.full((len(rows), int(lengths.max(initial=1))), PAD, dtype=np.int64)
+    padded = np.full((len(rows), int(lengths.max(initial=1))), pad, dtype=np.int64)
     for number, row in enumerate(rows):
         padded[number, : len(row)] = row
     mask = np.arange(padded.shape[1]) < lengths[:, None]
     return torch.from_numpy(padded), torch.from_numpy(mask)
 
 
-def collate(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | np.ndarray) -> Batch:
-    """Pairs of ids without control tokens become a batch with them; the source ends in EOS, too."""
-    source, source_mask = pad_rows([np.append(source, EOS) for source, _ in pairs])
-    labels, target_mask = pad_rows([np.append(target, EOS) for _, target in pairs])
-    prefix = torch.cat([torch.full((len(pairs), 1), BOS), labels[:, :-1]], dim=1)
-    prefix = prefix.masked_fill(~target_mask, PAD)
-    return Batch(
-        source, source_mask, prefix, labels, target_mask, torch.as_tensor(np.asarray(indices))
+def collate(
+    pairs: Sequence[tuple[Ids, Ids]],
+    indices: Sequence[int] | np.ndarray,
+    special: tuple[SpecialIds, SpecialIds] = (SENTENCEPIECE_IDS, SENTENCEPIECE_IDS),
+) -> Batch:
+    """Makes a batch of pairs of ids without control tokens; the source, too, ends in EOS.
+
+    `special` are the special ids of the source's and of the target's vocabulary.
+    """
+    own, theirs = special
+    source, source_mask = pad_rows([np.append(source, own.eos) for source, _ in pairs], own.pad)
+    labels, target_mask = pad_rows(
+        [np.append(target, theirs.eos) for _, target in pairs], theirs.pad
     )
+    prefix = torch.cat([torch.full((len(pairs), 1), theirs.bos), labels[:, :-1]], dim=1)
+    prefix = prefix.masked_fill(~target_mask, theirs.pad)
+    numbers = torch.as_tensor(np.asarray(indices))
+    words = source_mask & (source != own.eos)
+    return Batch(source, source_mask, prefix, labels, target_mask, numbers, words, theirs)
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The batches of one epoch: `order[starts[k]:starts[k + 1]]` are the pairs of the k-th cut."""
+    """Plans the batches of one epoch: cut k holds the pairs `order[starts[k]:starts[k + 1]]`."""
 
     order: np.ndarray
     starts: np.ndarray
@@ -108,30 +154,32 @@ class BatchPlan:
         return len(self.shuffle)
 
     def indices(self, number: int) -> np.ndarray:
-        """The pairs of the batch with this number."""
+        """Lists the numbers of the pairs in a batch."""
         cut = self.shuffle[number]
         return self.order[self.starts[cut] : self.starts[cut + 1]]
 
     def read(self, store: PairStore, number: int) -> list[tuple[Ids, Ids]]:
-        """The ids of the batch with this number."""
+        """Reads the ids of a batch's pairs."""
         return [store.pair(int(index)) for index in self.indices(number)]
 
-    def batch(self, pairs: Sequence[tuple[Ids, Ids]], number: int) -> Batch:
-        """The batch with this number, from its pairs as read or as cut anew."""
-        return collate(pairs, self.indices(number))
+    def batch(
+        self, pairs: Sequence[tuple[Ids, Ids]], number: int, make: Collate = collate
+    ) -> Batch:
+        """Makes a batch from its pairs as they were read or segmented anew."""
+        return make(pairs, self.indices(number))
 
-    def batches(self, store: PairStore) -> Iterator[Batch]:
-        """All batches in order."""
+    def batches(self, store: PairStore, make: Collate = collate) -> Iterator[Batch]:
+        """Makes all batches in order."""
         for number in range(len(self)):
-            yield self.batch(self.read(store, number), number)
+            yield make(self.read(store, number), self.indices(number))
 
 
 def plan_epoch(
     store: PairStore, batch_tokens: int, seed: int, epoch: int, *, shuffle: bool = True
 ) -> BatchPlan:
-    """Every pair exactly once; no batch's padded size exceeds batch_tokens on either side.
+    """Plans every pair once, in batches of at most batch_tokens padded tokens on either side.
 
-    A pair that is longer than that alone makes a batch of its own.
+    A pair that is longer than that makes a batch of its own.
     """
     source = np.asarray(store.source_lengths, dtype=np.int64) + 1
     target = np.asarray(store.target_lengths, dtype=np.int64) + 1
@@ -146,7 +194,7 @@ def plan_epoch(
 
 
 def plan_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Batches of indices, longest first, each of at most batch_tokens padded tokens."""
+    """Groups indices by length, longest first, into batches of at most batch_tokens tokens."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     batches: list[list[int]] = []
     for index in order:

@@ -1,7 +1,8 @@
-"""BPE-dropout (Provilkov et al., 2020): now and then a merge is left out, so words are cut anew.
+"""BPE-dropout (Provilkov et al., 2020) skips random merges, so that segmentations of a word vary.
 
-sentencepiece offers it too, but salts its random numbers in every process: a resumed run would not
-repeat an uninterrupted one. Here a segmentation depends on the text and the seed alone.
+sentencepiece offers it too, but seeds its random numbers differently in every process: a resumed
+run would not repeat an uninterrupted one. Here a segmentation depends only on the text and the
+random generator.
 """
 
 import random
@@ -14,27 +15,27 @@ _WORD = re.compile("▁[^▁]*")
 
 
 def drop_merges(
-    text: str, scores: Mapping[str, float], dropout: float, dice: random.Random
+    text: str, scores: Mapping[str, float], dropout: float, rng: random.Random
 ) -> Iterator[str]:
-    """The pieces of a text, a space written ▁; without dropout, those that sentencepiece gives.
+    """Yields the pieces of a text, with ▁ for a space; dropout 0 gives sentencepiece's own pieces.
 
-    `scores` are of the pieces that merges may make; the one with the highest score is made first.
+    `scores` maps each piece that a merge may make to its score; the highest score merges first.
     """
     if text:
         for word in _WORD.findall("▁" + text.replace(" ", "▁")):
-            yield from _merge(list(word), scores, dropout, dice)
+            yield from _merge(list(word), scores, dropout, rng)
 
 
 def _merge(
-    pieces: list[str], scores: Mapping[str, float], dropout: float, dice: random.Random
+    pieces: list[str], scores: Mapping[str, float], dropout: float, rng: random.Random
 ) -> list[str]:
-    """Merge the best pair again and again; each pair may be overlooked each time."""
+    """Merges the best pair until none is left; each round skips each pair with p = dropout."""
     while True:
-        best, place = -float("inf"), -1
+        best_score, position = -float("inf"), -1
         for k in range(len(pieces) - 1):
             score = scores.get(pieces[k] + pieces[k + 1])
-            if score is not None and score > best and dice.random() >= dropout:
-                best, place = score, k
-        if place < 0:
+            if score is not None and score > best_score and rng.random() >= dropout:
+                best_score, position = score, k
+        if position < 0:
             return pieces
-        pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        pieces[position : position + 2] = [pieces[position] + pieces[position + 1]]

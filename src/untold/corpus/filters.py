@@ -1,4 +1,7 @@
-"""What is left out of a corpus, and the count of it. A pair goes as a whole or not at all."""
+"""Decides which pairs of a corpus are dropped, and counts them by reason.
+
+Both sides of a pair are always dropped together.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ Reason = Literal["empty", "too long", "unequal"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The longest side, in pieces, and how many times longer than the other a side may be."""
+    """Limits the pieces of a side, and how many times longer than the other a side may be."""
 
     max_tokens: int
     max_ratio: float | None = None
@@ -27,14 +30,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class FilterReport:
-    """How many pairs stayed and how many went, by reason."""
+    """Counts the pairs that were kept, and those that were dropped, by reason."""
 
     kept: int
     dropped: Mapping[str, int]
 
     @property
     def total(self) -> int:
-        """All the pairs that were read."""
+        """Counts all pairs that were read."""
         return self.kept + sum(self.dropped.values())
 
     def __str__(self) -> str:
@@ -43,7 +46,7 @@ class FilterReport:
 
 
 def reason_to_drop(source: int, target: int, limits: Limits) -> Reason | None:
-    """Why a pair of these lengths, in pieces, is left out; the first reason that holds."""
+    """Returns the first reason to drop a pair with these lengths in pieces; None keeps it."""
     shorter, longer = sorted((source, target))
     if shorter == 0:
         return "empty"

@@ -1,4 +1,4 @@
-"""Lines in groups of what has arrived: large enough for batches, waiting for no more than one."""
+"""Groups lines as they arrive: a full group where lines are ready, else the few that are there."""
 
 import queue
 import threading
@@ -11,10 +11,11 @@ T = TypeVar("T")
 
 
 def ready_groups(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """All items in order, in lists of up to `most` that hold what was there when asked for.
+    """Yields all items in order, in lists of at most `most` items.
 
-    So one line typed at a terminal is answered at once, and a file arrives in full groups. An error
-    of the items is raised after all that came before it.
+    A list holds the items that are ready when the caller asks for it, and the function waits for
+    one item at least. A line typed at a terminal is therefore answered at once, and a file arrives
+    in full groups. An error that the items raise is raised again after all items before it.
     """
     waiting: queue.Queue[object] = queue.Queue(maxsize=most)
 
@@ -38,7 +39,7 @@ def ready_groups(items: Iterable[T], most: int) -> Iterator[list[T]]:
 
 
 class _End:
-    """The last thing in the queue, with what stopped the items."""
+    """Ends the queue, and carries the error that stopped the items, if any."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error

@@ -1,7 +1,8 @@
-"""The one reader of lines. Bytes end lines at "\\n" only, so that no text can shift a pair.
+"""Reads lines of UTF-8 text; every reader of text files goes through this module.
 
-One "\\r" before the "\\n" is dropped; every other character is text, also a byte order mark and a
-"\\r" within the line. The bytes must be UTF-8.
+A line ends at the byte "\\n" only, so that no character inside a sentence can shift the pairs after
+it. One "\\r" before the "\\n" is dropped. Every other character is text, also a byte order mark and
+a "\\r" within the line.
 """
 
 import gzip
@@ -15,11 +16,11 @@ from untold.errors import UntoldError
 
 __all__ = ["count_lines", "open_bytes", "read_lines", "read_parallel", "split_lines"]
 
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 def split_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode a binary file or standard input (`sys.stdin.buffer`); `name` is for messages."""
+    """Decodes a binary file or standard input (`sys.stdin.buffer`); errors say `name`."""
     for number, line in enumerate(stream, start=1):
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -32,7 +33,7 @@ def split_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a file; a .gz file is read to its end once before its first line comes out."""
+    """Yields the lines of a file; a .gz file is checked to its end before its first line."""
     if path.suffix == ".gz":
         count_lines(path)
     with open_bytes(path) as file:
@@ -40,7 +41,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    """The lines of two files that belong together line by line."""
+    """Reads two files whose lines belong together; unequal numbers of lines are an error."""
     sides = list(read_lines(source)), list(read_lines(target))
     if len(sides[0]) != len(sides[1]):
         raise UntoldError(
@@ -51,20 +52,20 @@ def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
 
 
 def count_lines(path: Path) -> int:
-    """How many lines there are; a .gz that is cut, damaged or empty is an error."""
+    """Counts the lines of a file; a .gz that is cut, damaged or empty is an error."""
     lines, last = 0, b""
     with open_bytes(path) as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BLOCK_BYTES):
             lines, last = lines + block.count(b"\n"), block
     if path.suffix == ".gz" and not last:
-        # A download that failed at its first byte is a .gz that gzip reads without complaint.
+        # A download that failed at its first byte leaves an empty file, and gzip accepts that.
         raise UntoldError(f"{path}: holds nothing: get it again")
     return lines + (last != b"" and not last.endswith(b"\n"))
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Open a file, unpacked if its name ends in .gz; what goes wrong names the file."""
+    """Opens a file, and unpacks it if its name ends in .gz; errors name the file."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             yield file

@@ -1,62 +1,66 @@
-"""The tokenised corpus on disk, memory-mapped: its size is no matter of memory.
+"""Keeps the tokenised corpus on disk and maps it into memory, so that a corpus may exceed the RAM.
 
-A store is a directory: the ids of each side on end (source.ids, target.ids), where each sentence
-begins (source.offsets, target.offsets), the input line of each pair (lines) and store.json.
+A store is a directory. It holds the concatenated ids of each side (source.ids, target.ids), the
+position at which each sentence begins (source.offsets, target.offsets), the input line of each pair
+(lines) and a description (store.json).
 """
 
 import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int32
 
-from untold.config import CorpusConfig
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import FilterReport, Limits, reason_to_drop
-from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
+from untold.corpus.readers import Pair
 from untold.durable import new_directory, remove_litter, verify_directory
 from untold.errors import UntoldError
 
 __all__ = ["PairEncoder", "Store", "build_store", "open_store", "prepare"]
 
 _FORMAT = 1
-_CHUNK = 10_000  # pairs held in memory while building
+_CHUNK_PAIRS = 10_000  # pairs that are held in memory while a store is built
 _SIDES = ("source", "target")
 _OFFSET = np.dtype("<i8")
 
-Encode = Callable[[list[str]], list[list[int]]]
 
+@runtime_checkable
+class PairEncoder(Protocol):
+    """Turns both sides of pairs into ids; a TextCodec is one."""
 
-@dataclass(frozen=True)
-class PairEncoder:
-    """How both sides become ids. `size` bounds the ids of either; none is a BOS or an EOS."""
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the tokenizers do."""
+        ...
 
-    source: Encode
-    target: Encode
-    size: int
-    fingerprint: str
-    lowercase: bool = False
+    @property
+    def size(self) -> int:
+        """Bounds the ids of either side."""
+        ...
 
-    def encode(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
-        """Ids of each pair; a blank side has none, whatever the tokenizer makes of spaces."""
-        sources = self._side(self.source, [pair.source for pair in pairs])
-        targets = self._side(self.target, [pair.target for pair in pairs])
-        return list(zip(sources, targets, strict=True))
+    @property
+    def lowercase(self) -> bool:
+        """Says whether text is lower-cased before it is encoded."""
+        ...
 
-    def _side(self, encode: Encode, texts: list[str]) -> list[list[int]]:
-        ids = encode([text.lower() for text in texts] if self.lowercase else texts)
-        return [row if text.strip() else [] for row, text in zip(ids, texts, strict=True)]
+    def encode_pairs(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> Sequence[tuple[list[int], list[int]]]:
+        """Returns the ids of both sides of each pair, without BOS and EOS."""
+        ...
 
 
 @dataclass(frozen=True)
 class Store:
-    """Pairs of ids by number, read from disk as they are asked for."""
+    """Gives pairs of ids by number, and reads them from disk on demand."""
 
     directory: Path
     fingerprint: str
@@ -71,16 +75,16 @@ class Store:
 
     @cached_property
     def source_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """Ids of each source, BOS and EOS not among them."""
+        """Counts the ids of each source, without BOS and EOS."""
         return np.diff(self._offsets[0]).astype(np.int32)
 
     @cached_property
     def target_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """Ids of each target, BOS and EOS not among them."""
+        """Counts the ids of each target, without BOS and EOS."""
         return np.diff(self._offsets[1]).astype(np.int32)
 
     def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target ids, as views into the file: copy them to keep or change them."""
+        """Returns source and target ids as views into the file; a caller that keeps them copies."""
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of {len(self)}")
         source, target = (
@@ -90,24 +94,18 @@ class Store:
         return source, target
 
     def line(self, index: int) -> int:
-        """The line (or row) of the input that the pair comes from, counted from 1."""
+        """Returns the input line (or row) of the pair, counted from 1."""
         return int(self._lines[index])
 
     def where(self, index: int) -> str:
-        """The pair's place as file:line, for messages."""
+        """Names the pair's place as file:line, for messages."""
         name = [name for first, name in self.files if first <= index][-1]
         return f"{name}:{self.line(index)}"
 
 
-def prepare(
-    directory: Path,
-    corpora: Sequence[CorpusConfig],
-    root: Path,
-    encoder: PairEncoder,
-    limits: Limits,
-) -> Store:
-    """The store of these corpora at `directory`: the one that is there if it still fits."""
-    fingerprint = _describe(corpora, root, encoder, limits)
+def prepare(directory: Path, text: CorpusText, encoder: PairEncoder, limits: Limits) -> Store:
+    """Opens the store at `directory` if its fingerprint still holds, else builds it anew."""
+    fingerprint = _describe(text, encoder, limits)
     remove_litter(directory.parent)
     if directory.exists():
         try:
@@ -115,10 +113,9 @@ def prepare(
             if store.fingerprint == _digest(fingerprint):
                 return store
         except UntoldError:
-            pass  # damaged or of an older format: all of it can be made again
-    pairs = itertools.chain.from_iterable(read_pairs(corpus, root) for corpus in corpora)
-    store = build_store(directory, pairs, encoder, limits, fingerprint)
-    if _describe(corpora, root, encoder, limits) != fingerprint:
+            pass  # a damaged store, or one of an older format, is built anew
+    store = build_store(directory, text.pairs(), encoder, limits, fingerprint)
+    if _describe(text, encoder, limits) != fingerprint:
         raise UntoldError(f"{directory}: the corpus changed while it was read: start again")
     return store
 
@@ -130,11 +127,12 @@ def build_store(
     limits: Limits,
     fingerprint: Mapping[str, Any],
 ) -> Store:
-    """Tokenise, filter and write the pairs, a chunk at a time; replaces what is at `directory`."""
+    """Tokenises, filters and writes the pairs in chunks; replaces what is at `directory`."""
     with new_directory(directory, replace=True) as unfinished:
         writer = _Writer(unfinished, encoder.size)
         for chunk in _chunks(pairs):
-            writer.add(chunk, encoder.encode(chunk), limits)
+            ids = encoder.encode_pairs([(pair.source, pair.target) for pair in chunk])
+            writer.add(chunk, ids, limits)
         report = FilterReport(writer.kept, dict(writer.dropped))
         if not report.kept:
             raise UntoldError(f"{directory}: nothing to learn from: {report}")
@@ -150,7 +148,7 @@ def build_store(
 
 
 def open_store(directory: Path) -> Store:
-    """Map a store whose every byte is as it was written."""
+    """Verifies every byte of a store, and maps it into memory."""
     verify_directory(directory)
     try:
         description = json.loads((directory / "store.json").read_bytes())
@@ -171,7 +169,7 @@ def open_store(directory: Path) -> Store:
 
 
 class _Writer:
-    """The files of a growing store, and the counts of what went into them."""
+    """Appends pairs to the files of a store, and counts those that it keeps and drops."""
 
     def __init__(self, directory: Path, size: int) -> None:
         self.dtype = np.dtype("<u2" if size <= 1 << 16 else "<u4")
@@ -184,12 +182,17 @@ class _Writer:
             self._append(f"{side}.offsets", np.zeros(1, _OFFSET))
 
     def add(
-        self, pairs: Sequence[Pair], ids: list[tuple[list[int], list[int]]], limits: Limits
+        self, pairs: Sequence[Pair], ids: Sequence[tuple[list[int], list[int]]], limits: Limits
     ) -> None:
-        """Write the pairs that are within the limits and count the others."""
+        """Writes the pairs that are within the limits and counts the others.
+
+        A side of blanks alone counts as empty, even if the tokenizer gives ids for spaces.
+        """
         kept: list[Pair] = []
         rows: tuple[list[list[int]], list[list[int]]] = ([], [])
-        for pair, (source, target) in zip(pairs, ids, strict=True):
+        for pair, encoded in zip(pairs, ids, strict=True):
+            source = encoded[0] if pair.source.strip() else []
+            target = encoded[1] if pair.target.strip() else []
             reason = reason_to_drop(len(source), len(target), limits)
             if reason is not None:
                 self.dropped[reason] += 1
@@ -227,15 +230,13 @@ def _map(path: Path, dtype: np.dtype = _OFFSET) -> np.ndarray:
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     pairs = iter(pairs)
-    while chunk := list(itertools.islice(pairs, _CHUNK)):
+    while chunk := list(itertools.islice(pairs, _CHUNK_PAIRS)):
         yield chunk
 
 
-def _describe(
-    corpora: Sequence[CorpusConfig], root: Path, encoder: PairEncoder, limits: Limits
-) -> dict[str, Any]:
+def _describe(text: CorpusText, encoder: PairEncoder, limits: Limits) -> dict[str, Any]:
     return {
-        "corpora": [fingerprint_corpus(corpus, root) for corpus in corpora],
+        "corpora": text.fingerprints(),
         "tokenizer": encoder.fingerprint,
         "vocabulary": encoder.size,
         "lowercase": encoder.lowercase,

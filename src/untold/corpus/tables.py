@@ -1,29 +1,44 @@
-"""Tables of sentence pairs: TSV, JSONL, Parquet and Hugging Face datasets, a row at a time.
+"""Reads tables of sentence pairs row by row: TSV, JSONL, Parquet and Hugging Face datasets.
 
-A cell is one line of text: a line break within it becomes a space, null becomes the empty text, and
-anything but text is an error that names the row.
+A cell is one line of text: a line break inside it becomes a space, and null becomes the empty text.
+Any other value is an error that names the row.
+
+The suffix of a table file selects its format in `CORPUS_FORMATS`. Other packages add formats to
+that registry, as docs/formats.md describes.
 """
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from untold.corpus.lines import read_lines
 from untold.errors import UntoldError
+from untold.registry import Registry
 
-__all__ = ["Pair", "Table", "read_dataset", "read_table"]
+__all__ = [
+    "CORPUS_FORMATS",
+    "CorpusFormat",
+    "Pair",
+    "pairs_from_rows",
+    "read_dataset",
+    "read_jsonl",
+    "read_parquet",
+    "read_table",
+    "read_tsv",
+]
 
-_ROWS = 1000  # rows held at a time
-_NESTED = "translation"  # where Hugging Face keeps {"en": ..., "de": ...}
-_DEFAULT = ("source", "target")
+_BATCH_ROWS = 1000  # rows that are held in memory at a time
+_NESTED_COLUMN = "translation"  # Hugging Face datasets keep {"en": ..., "de": ...} in this column
+_DEFAULT_COLUMNS = ("source", "target")
+_BUILT_IN_SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two texts that translate each other, and where they stand: line or row, counted from 1."""
+    """Holds two texts that translate each other, and the line or row (from 1) they come from."""
 
     source: str
     target: str
@@ -31,62 +46,124 @@ class Pair:
     file: str
 
 
-@dataclass(frozen=True)
-class Table:
-    """Which columns of what; without names, TSV gives its first two, others source and target."""
+Columns = tuple[str, str] | None
+CorpusFormat = Callable[[Path, Columns], Iterator[Pair]]
 
-    name: str
-    columns: tuple[str, str] | None
-    split: str
-
-
-def read_table(path: Path, columns: tuple[str, str] | None) -> Iterator[Pair]:
-    """Pairs of a .tsv, .jsonl or .parquet file; the first two may also end in .gz."""
-    table = Table(str(path), columns, split="")
-    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if kind == ".tsv":
-        return _read_tsv(path, table)
-    if kind == ".jsonl":
-        return _pairs(_read_jsonl(path), table)
-    if path.suffix == ".parquet":
-        return _pairs(_read_parquet(path, columns or _DEFAULT), table)
-    raise UntoldError(
-        f"{path}: a table is .tsv, .tsv.gz, .jsonl, .jsonl.gz or .parquet; give plain text files "
-        f"as source and target"
-    )
+CORPUS_FORMATS: Registry[CorpusFormat] = Registry(
+    "corpus format",
+    "untold.corpus_formats",
+    {
+        "tsv": "untold.corpus.tables:read_tsv",
+        "jsonl": "untold.corpus.tables:read_jsonl",
+        "parquet": "untold.corpus.tables:read_parquet",
+    },
+)
 
 
-def read_dataset(table: Table, directory: Path) -> Iterator[Pair]:
-    """Pairs of a Hugging Face dataset: of `directory` if there is one, else by its name."""
+def read_table(path: Path, columns: Columns) -> Iterator[Pair]:
+    """Reads a table with the format that its suffix names; .gz may follow that suffix."""
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    name = suffix.removeprefix(".")
+    if name not in CORPUS_FORMATS:
+        raise _unknown_suffix(path)
+    pairs = CORPUS_FORMATS[name](path, columns)
+    return pairs if suffix in _BUILT_IN_SUFFIXES else _checked(pairs, name)
+
+
+def read_tsv(path: Path, columns: Columns) -> Iterator[Pair]:
+    """Reads fields between tabs; there is no quoting.
+
+    Without `columns` the first two fields are source and target. Columns are numbers (from 1), or
+    names that the first line lists.
+    """
+    rows = ((line, text.split("\t")) for line, text in enumerate(read_lines(path), start=1))
+    first = next(rows, None)
+    if first is None:
+        return
+    positions = _numbered_positions(columns)
+    if positions is None:
+        positions = _named_positions(columns, first[1], str(path))
+    else:
+        rows = itertools.chain([first], rows)
+    width = max(len(first[1]), positions[0] + 1, positions[1] + 1)
+    for line, fields in rows:
+        if len(fields) != width:
+            raise UntoldError(f"{path}:{line}: {len(fields)} fields, not {width} parted by tabs")
+        yield Pair(fields[positions[0]], fields[positions[1]], line, str(path))
+
+
+def read_jsonl(path: Path, columns: Columns) -> Iterator[Pair]:
+    """Reads one JSON object a line."""
+    return pairs_from_rows(_jsonl_rows(path), str(path), columns)
+
+
+def read_parquet(path: Path, columns: Columns) -> Iterator[Pair]:
+    """Reads the two columns of a Parquet file; a .gz around it is refused."""
+    if path.suffix == ".gz":
+        raise _unknown_suffix(path)
+    return pairs_from_rows(_parquet_rows(path, columns or _DEFAULT_COLUMNS), str(path), columns)
+
+
+def read_dataset(name: str, split: str, columns: Columns, directory: Path) -> Iterator[Pair]:
+    """Reads a Hugging Face dataset from `directory` if that exists, else by its name."""
     try:
         import datasets
     except ImportError:
-        raise _needs("datasets", table.name) from None
+        raise _needs("datasets", name) from None
     try:
-        dataset = _select(_load(datasets, table, directory), table.columns or _DEFAULT)
-        yield from _pairs(_unpack(dataset), table)
+        dataset = _load_split(datasets, name, split, directory)
+        rows = _dataset_rows(_select(dataset, columns or _DEFAULT_COLUMNS))
+        yield from pairs_from_rows(rows, name, columns)
     except UntoldError:
         raise
-    except Exception as error:  # the library promises no exception types
+    except Exception as error:  # datasets does not document which exceptions it raises
         where = "" if directory.is_dir() else f"is no directory ({directory}), and "
-        raise UntoldError(f"dataset {table.name}: {where}datasets says: {error}") from error
+        raise UntoldError(f"dataset {name}: {where}datasets says: {error}") from error
+
+
+def pairs_from_rows(
+    rows: Iterable[Mapping[str, Any]], name: str, columns: Columns
+) -> Iterator[Pair]:
+    """Takes both columns of each row; `name` is the file or dataset in errors.
+
+    The columns are `source` and `target` unless given. They stand in the row itself or in its
+    `translation`.
+    """
+    for line, row in enumerate(rows, start=1):
+        place = f"{name}:{line}"
+        source, target = (_text(cell, place) for cell in _cells(row, columns, place))
+        yield Pair(source, target, line, name)
+
+
+def _checked(pairs: Iterable[Pair], name: str) -> Iterator[Pair]:
+    """Checks what the format of another package yields as the built-in formats check cells."""
+    for pair in pairs:
+        if not isinstance(pair, Pair):
+            raise UntoldError(
+                f"corpus format {name} yields {type(pair).__name__} and not Pair: mend the format"
+            )
+        place = f"{pair.file}:{pair.line}"
+        source, target = _text(pair.source, place), _text(pair.target, place)
+        yield Pair(source, target, pair.line, pair.file)
+
+
+def _unknown_suffix(path: Path) -> UntoldError:
+    shipped = [suffix.removeprefix(".") for suffix in _BUILT_IN_SUFFIXES]
+    added = [f".{name}" for name in CORPUS_FORMATS.names if name not in shipped]
+    *known, last = [*_BUILT_IN_SUFFIXES, *added]
+    return UntoldError(
+        f"{path}: a table is {', '.join(known)} or {last}; give plain text files as source and "
+        "target"
+    )
 
 
 def _needs(package: str, name: str) -> UntoldError:
     return UntoldError(f"{name}: reading it needs {package}: pip install 'untold[hf]'")
 
 
-def _pairs(rows: Iterable[Mapping[str, Any]], table: Table) -> Iterator[Pair]:
-    for line, row in enumerate(rows, start=1):
-        place = f"{table.name}:{line}"
-        cells = _cells(row, table.columns, place)
-        source, target = (_text(cell, place) for cell in cells)
-        yield Pair(source, target, line, table.name)
-
-
-def _cells(row: Mapping[str, Any], columns: tuple[str, str] | None, place: str) -> list[Any]:
-    nested = row.get(_NESTED)
-    names = columns or _DEFAULT
+def _cells(row: Mapping[str, Any], columns: Columns, place: str) -> list[Any]:
+    nested = row.get(_NESTED_COLUMN)
+    names = columns or _DEFAULT_COLUMNS
     for cells in (row, nested if isinstance(nested, Mapping) else {}):
         if all(name in cells for name in names):
             return [cells[name] for name in names]
@@ -111,26 +188,8 @@ def _text(cell: Any, place: str) -> str:
     return cell.replace("\r\n", " ").replace("\n", " ")
 
 
-def _read_tsv(path: Path, table: Table) -> Iterator[Pair]:
-    """Tabs part fields, nothing is quoted; columns given by name stand in the first line."""
-    rows = ((line, text.split("\t")) for line, text in enumerate(read_lines(path), start=1))
-    head = next(rows, None)
-    if head is None:
-        return
-    places = _positions(table.columns)
-    if places is None:
-        places = _find(table, head[1])
-    else:
-        rows = itertools.chain([head], rows)
-    width = max(len(head[1]), places[0] + 1, places[1] + 1)
-    for line, fields in rows:
-        if len(fields) != width:
-            raise UntoldError(f"{path}:{line}: {len(fields)} fields, not {width} parted by tabs")
-        yield Pair(fields[places[0]], fields[places[1]], line, table.name)
-
-
-def _positions(columns: tuple[str, str] | None) -> tuple[int, int] | None:
-    """Where the columns are, from 0, if they are given by number (from 1) or not at all."""
+def _numbered_positions(columns: Columns) -> tuple[int, int] | None:
+    """Returns the positions from 0 of columns given by number; None if they are given by name."""
     if columns is None:
         return 0, 1
     if all(name.isascii() and name.isdecimal() and int(name) for name in columns):
@@ -138,12 +197,12 @@ def _positions(columns: tuple[str, str] | None) -> tuple[int, int] | None:
     return None
 
 
-def _find(table: Table, header: list[str]) -> tuple[int, int]:
-    cells = _cells({name: number for number, name in enumerate(header)}, table.columns, table.name)
+def _named_positions(columns: Columns, header: list[str], name: str) -> tuple[int, int]:
+    cells = _cells({title: number for number, title in enumerate(header)}, columns, name)
     return cells[0], cells[1]
 
 
-def _read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
+def _jsonl_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     for line, text in enumerate(read_lines(path), start=1):
         try:
             row = json.loads(text)
@@ -154,7 +213,7 @@ def _read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
         yield row
 
 
-def _read_parquet(path: Path, columns: tuple[str, str]) -> Iterator[Mapping[str, Any]]:
+def _parquet_rows(path: Path, columns: tuple[str, str]) -> Iterator[Mapping[str, Any]]:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -163,9 +222,9 @@ def _read_parquet(path: Path, columns: tuple[str, str]) -> Iterator[Mapping[str,
     row = 0
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            chosen = _chosen(file.schema_arrow.names, columns)
-            for batch in file.iter_batches(_ROWS, columns=chosen):
-                for cells in _decode(batch):
+            chosen = _columns_to_read(file.schema_arrow.names, columns)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=chosen):
+                for cells in _arrow_rows(batch):
                     row += 1
                     yield cells
     except UnicodeDecodeError as error:
@@ -174,8 +233,8 @@ def _read_parquet(path: Path, columns: tuple[str, str]) -> Iterator[Mapping[str,
         raise UntoldError(f"{path}: not a whole Parquet file: {error}") from None
 
 
-def _decode(batch: Any) -> Iterator[Mapping[str, Any]]:
-    """Rows of an Arrow batch; one that cannot be decoded fails in its turn, not its whole batch."""
+def _arrow_rows(batch: Any) -> Iterator[Mapping[str, Any]]:
+    """Yields the rows of an Arrow batch; rows before one that cannot be decoded still come out."""
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
@@ -183,35 +242,33 @@ def _decode(batch: Any) -> Iterator[Mapping[str, Any]]:
             yield from batch.slice(number, 1).to_pylist()
 
 
-def _chosen(names: list[str] | None, columns: tuple[str, str]) -> list[str] | None:
-    """What is worth reading of a wide table; None, which is all, if the names are not known."""
+def _columns_to_read(names: list[str] | None, columns: tuple[str, str]) -> list[str] | None:
+    """Lists the columns to read from a wide table; None reads all of them."""
     if names is None or set(columns) <= set(names):
         return None if names is None else list(dict.fromkeys(columns))
-    return [_NESTED] if _NESTED in names else None
+    return [_NESTED_COLUMN] if _NESTED_COLUMN in names else None
 
 
-def _load(datasets: Any, table: Table, directory: Path) -> Any:
+def _load_split(datasets: Any, name: str, split: str, directory: Path) -> Any:
     if not directory.is_dir():
-        name, _, configuration = table.name.partition(":")
-        return datasets.load_dataset(name, configuration or None, split=table.split)
+        path, _, configuration = name.partition(":")
+        return datasets.load_dataset(path, configuration or None, split=split)
     if (directory / "dataset_dict.json").exists():
         splits = datasets.load_from_disk(directory)
-        if table.split not in splits:
-            raise UntoldError(
-                f"{directory}: no split {table.split!r}; there are: {', '.join(splits)}"
-            )
-        return splits[table.split]
+        if split not in splits:
+            raise UntoldError(f"{directory}: no split {split!r}; there are: {', '.join(splits)}")
+        return splits[split]
     if (directory / "state.json").exists():
         return datasets.load_from_disk(directory)
-    return datasets.load_dataset(str(directory), split=table.split, streaming=True)
+    return datasets.load_dataset(str(directory), split=split, streaming=True)
 
 
 def _select(dataset: Any, columns: tuple[str, str]) -> Any:
-    chosen = _chosen(dataset.column_names, columns)
+    chosen = _columns_to_read(dataset.column_names, columns)
     return dataset if chosen is None else dataset.select_columns(chosen)
 
 
-def _unpack(dataset: Any) -> Iterator[Mapping[str, Any]]:
-    for batch in dataset.iter(batch_size=_ROWS):
+def _dataset_rows(dataset: Any) -> Iterator[Mapping[str, Any]]:
+    for batch in dataset.iter(batch_size=_BATCH_ROWS):
         for cells in zip(*batch.values(), strict=True):
             yield dict(zip(batch, cells, strict=True))

@@ -1,6 +1,7 @@
-"""Text to ids and back: sentencepiece models, one for both languages or one for each.
+"""Tokenizers turn text into ids and back: one for both languages, or one for each.
 
-Text is taken as it is (no normalisation but the optional lower-casing of the corpus), so that
+`Tokenizer` is what the rest of untold relies on; `SentencePieceTokenizer` satisfies it, and any
+other tokenizer that does can take its place. A sentencepiece model takes text as it is, so that
 decode(encode(text)) == text for all text whose characters the vocabulary knows. sentencepiece keeps
 three characters for itself: U+2581 comes back as a space; tab and NUL are never in a vocabulary, so
 they are unknown unless it has bytes to fall back to.
@@ -14,22 +15,71 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import sentencepiece
 
 from untold.config import TokenizerConfig
 from untold.corpus.bpe_dropout import drop_merges
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
 from untold.errors import UntoldError
 
-__all__ = ["Tokenizer", "Tokenizers", "train_tokenizers"]
+__all__ = ["SentencePieceTokenizer", "Tokenizer", "Tokenizers", "train_tokenizers"]
 
 # Beyond this many sentences a vocabulary no longer changes, only training time and memory do.
 _SENTENCES_ENOUGH = 2_000_000
+_SUFFIX = ".model"
 
 
-class Tokenizer:
-    """One vocabulary. `model` is the serialised sentencepiece model, all there is to save."""
+@runtime_checkable
+class Tokenizer(Protocol):
+    """One vocabulary. Ids passed in or out never include BOS and EOS of a whole sentence."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def special_ids(self) -> SpecialIds:
+        """Names the ids that stand for no text."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when anything about the vocabulary or the segmentation does."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of each text. No text can yield a control token but UNK."""
+        ...
+
+    def encode_sampled(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """Encodes with BPE-dropout; the same seed gives the same ids in any process."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids on one line, without control tokens."""
+        ...
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Returns the subwords, a leading ▁ where a space stands before one."""
+        ...
+
+    def ids(self, pieces: Sequence[str]) -> list[int]:
+        """Inverts `pieces`; a piece that is not in the vocabulary becomes UNK."""
+        ...
+
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
+        """Marks the ids that begin a word."""
+        ...
+
+    def save(self, directory: Path, name: str) -> None:
+        """Writes its files, whose names begin with `name`, into a directory."""
+        ...
+
+
+class SentencePieceTokenizer:
+    """A sentencepiece vocabulary; `model` is the serialised model, all there is to save."""
+
+    special_ids = SENTENCEPIECE_IDS
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -37,12 +87,21 @@ class Tokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise UntoldError(f"not a sentencepiece model: {error}") from None
-        p = self._processor
-        if (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id()) != (PAD, UNK, BOS, EOS):
+        p, ids = self._processor, self.special_ids
+        if SpecialIds(p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id()) != ids:
             raise UntoldError(
-                f"the sentencepiece model has other control ids than pad {PAD}, unk {UNK}, "
-                f"bos {BOS}, eos {EOS}: train one with untold"
+                f"the sentencepiece model has other control ids than pad {ids.pad}, unk {ids.unk}, "
+                f"bos {ids.bos}, eos {ids.eos}: train one with untold"
             )
+
+    @classmethod
+    def load(cls, directory: Path, name: str) -> "SentencePieceTokenizer":
+        """Reads what `save` wrote under the same name."""
+        return cls((directory / f"{name}{_SUFFIX}").read_bytes())
+
+    def save(self, directory: Path, name: str) -> None:
+        """Writes the model as NAME.model."""
+        (directory / f"{name}{_SUFFIX}").write_bytes(self.model)
 
     def __len__(self) -> int:
         return self._processor.get_piece_size()
@@ -53,11 +112,11 @@ class Tokenizer:
         return hashlib.sha256(self.model).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, without BOS and EOS; no text can yield a control token but UNK."""
+        """Returns the ids of each text. No text can yield a control token but UNK."""
         return self._processor.encode(_encodable(texts), num_threads=1)
 
     def encode_sampled(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """As encode, with BPE-dropout; the same seed gives the same ids, in any process."""
+        """Encodes with BPE-dropout; the same seed gives the same ids in any process."""
         dice = random.Random(seed)
         return [
             self._ids(drop_merges(text, self._merges, dropout, dice)) for text in _encodable(texts)
@@ -65,21 +124,21 @@ class Tokenizer:
 
     @cached_property
     def _merges(self) -> dict[str, float]:
-        """The score of each piece that merges can make: neither control tokens nor bytes."""
+        """Maps each piece that merges can make to its score; control tokens and bytes are none."""
         p = self._processor
         ids = (i for i in range(len(self)) if not (p.is_control(i) or p.is_unknown(i)))
         return {p.id_to_piece(i): p.get_score(i) for i in ids if not p.is_byte(i)}
 
     def _ids(self, pieces: Iterable[str]) -> list[int]:
-        """As sentencepiece has it: unknown pieces next to each other are one, or else bytes."""
+        """Looks pieces up as sentencepiece does: unknown neighbours become bytes or one UNK."""
         ids: list[int] = []
         for piece in pieces:
             if piece in self._merges:
                 ids.append(self._processor.piece_to_id(piece))
             elif self._has_bytes:
                 ids += [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
-            elif ids[-1:] != [UNK]:
-                ids.append(UNK)
+            elif ids[-1:] != [self.special_ids.unk]:
+                ids.append(self.special_ids.unk)
         return ids
 
     @cached_property
@@ -87,28 +146,32 @@ class Tokenizer:
         return any(self._processor.is_byte(i) for i in range(len(self)))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text without control tokens, always on one line: a byte piece may not break it."""
+        """Returns text without control tokens, always on one line: a byte piece cannot break it."""
         return self._processor.decode(list(ids)).replace("\n", " ").replace("\r", " ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The subwords as sentencepiece writes them, a leading ▁ for a space."""
+        """Returns the subwords as sentencepiece writes them, a leading ▁ for a space."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def ids(self, pieces: Sequence[str]) -> list[int]:
-        """ids(pieces(ids)) == ids; what is no piece of the vocabulary is unknown."""
+        """Inverts `pieces`; a piece that is not in the vocabulary becomes UNK."""
         return [self._processor.piece_to_id(piece) for piece in pieces]
+
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
+        """Marks the ids that begin a word: their piece begins with a space."""
+        return [piece.startswith("▁") for piece in self.pieces(ids)]
 
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The vocabularies of both languages; they may be the same one."""
+    """Holds the tokenizers of both languages; they may be the same object."""
 
     source: Tokenizer
     target: Tokenizer
 
     @property
     def joint(self) -> bool:
-        """Both languages share one vocabulary."""
+        """Says that both languages share one vocabulary."""
         return self.source is self.target
 
     @property
@@ -118,44 +181,53 @@ class Tokenizers:
             f"{self.source.fingerprint} {self.target.fingerprint}".encode()
         ).hexdigest()
 
-    def counterparts(self) -> list[int]:
-        """Of each source id the target id of the same piece; PAD where there is none.
+    @property
+    def special_ids(self) -> tuple[SpecialIds, SpecialIds]:
+        """Names the special ids of the source's and of the target's vocabulary."""
+        return self.source.special_ids, self.target.special_ids
 
-        Control tokens have none: they are no text.
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Counts the entries of the source's and of the target's vocabulary."""
+        return len(self.source), len(self.target)
+
+    def counterparts(self) -> list[int]:
+        """Maps each source id to the target id of the same piece.
+
+        A piece that the target lacks, and every special id, is mapped to the target's PAD.
         """
+        pad = self.target.special_ids.pad
         ids = {piece: i for i, piece in enumerate(self.target.pieces(range(len(self.target))))}
-        found = [ids.get(piece, PAD) for piece in self.source.pieces(range(len(self.source)))]
-        return [PAD if i in (PAD, UNK, BOS, EOS) else same for i, same in enumerate(found)]
+        found = [ids.get(piece, pad) for piece in self.source.pieces(range(len(self.source)))]
+        own = self.source.special_ids
+        special = own.control | {own.unk}
+        return [pad if i in special else same for i, same in enumerate(found)]
 
     def save(self, directory: Path) -> None:
-        """Write joint.model, or source.model and target.model."""
-        for name, tokenizer in self._files().items():
-            (directory / name).write_bytes(tokenizer.model)
+        """Writes one tokenizer under the name joint, or two under source and target."""
+        if self.joint:
+            self.source.save(directory, "joint")
+        else:
+            self.source.save(directory, "source")
+            self.target.save(directory, "target")
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizers":
-        """Read what `save` wrote."""
-        joint = directory / "joint.model"
-        if joint.exists():
-            tokenizer = Tokenizer(joint.read_bytes())
+        """Reads what `save` wrote."""
+        load = SentencePieceTokenizer.load
+        if (directory / f"joint{_SUFFIX}").exists():
+            tokenizer = load(directory, "joint")
             return cls(tokenizer, tokenizer)
         try:
-            source = Tokenizer((directory / "source.model").read_bytes())
-            target = Tokenizer((directory / "target.model").read_bytes())
+            return cls(load(directory, "source"), load(directory, "target"))
         except FileNotFoundError as error:
             raise UntoldError(f"{error.filename}: no tokenizer here") from None
-        return cls(source, target)
-
-    def _files(self) -> dict[str, Tokenizer]:
-        if self.joint:
-            return {"joint.model": self.source}
-        return {"source.model": self.source, "target.model": self.target}
 
 
 def train_tokenizers(
     config: TokenizerConfig, sources: Iterable[str], targets: Iterable[str]
 ) -> Tokenizers:
-    """Learn one vocabulary of both languages' text, or one of each."""
+    """Learns one vocabulary from both languages' text, or one from each."""
     if config.joint:
         tokenizer = _train(config, _both(sources, targets))
         return Tokenizers(tokenizer, tokenizer)
@@ -167,7 +239,7 @@ def _both(sources: Iterable[str], targets: Iterable[str]) -> Iterable[str]:
     yield from targets
 
 
-def _train(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+def _train(config: TokenizerConfig, texts: Iterable[str]) -> SentencePieceTokenizer:
     model, texts = io.BytesIO(), iter(texts)
     first = next((text for text in texts if text.strip()), None)
     if first is None:
@@ -186,17 +258,17 @@ def _train(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
             input_sentence_size=_SENTENCES_ENOUGH,
             shuffle_input_sentence=False,
             max_sentence_length=1 << 20,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
+            pad_id=SENTENCEPIECE_IDS.pad,
+            unk_id=SENTENCEPIECE_IDS.unk,
+            bos_id=SENTENCEPIECE_IDS.bos,
+            eos_id=SENTENCEPIECE_IDS.eos,
             unk_surface="⁇",
             num_threads=1,
             minloglevel=2,
         )
     except RuntimeError as error:
         raise UntoldError(f"tokenizer.size = {config.size}: sentencepiece says: {error}") from None
-    return Tokenizer(model.getvalue())
+    return SentencePieceTokenizer(model.getvalue())
 
 
 def _encodable(texts: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The special ids of a vocabulary: padding, unknown, beginning and end. Text never becomes one."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 __all__ = ["BOS", "EOS", "PAD", "SENTENCEPIECE_IDS", "UNK", "SpecialIds"]
 
@@ -15,7 +16,7 @@ class SpecialIds:
     eos: int
     never_generated: tuple[int, ...] = ()  # further ids that no translation holds: language codes
 
-    @property
+    @cached_property
     def forbidden(self) -> tuple[int, ...]:
         """Lists the ids that a search never generates; it generates EOS to end a translation."""
         return (self.pad, self.unk, self.bos, *self.never_generated)

@@ -1,7 +1,10 @@
-"""From sentencepiece's pieces to words: where each word stands, its text, its assignments.
+"""Groups sentencepiece's pieces into words, and merges figures of pieces into figures of words.
 
-A word stands between spaces. Pieces write a space as a leading ▁; the ▁ may be a piece of its own,
-before the pieces of its word or, for a second space in a row, before no word at all.
+The module reads sentencepiece's notation only; another tokenizer's pieces must be written in it
+first. In this notation a leading ▁ stands for a space, <0xHH> for a byte and <unk> for the unknown.
+
+A word stands between spaces. The ▁ may be a piece of its own: before the pieces of its word or, for
+a second space in a row, before no word at all.
 """
 
 import re
@@ -34,58 +37,60 @@ UNSPACED = re.compile(
 
 @dataclass(frozen=True)
 class Span:
-    """The pieces start, start + 1, ..., stop - 1; never none."""
+    """Names the pieces start, start + 1, ..., stop - 1; there is at least one."""
 
     start: int
     stop: int
 
 
 def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
-    """One span for each word between spaces, in order; without a word there are none.
+    """Returns one span for each word between spaces, in order; blank text has none.
 
-    The spans cover all pieces: a lone ▁ belongs to the word after it, at the end to the one before.
+    The spans cover all pieces: a lone ▁ belongs to the word after it, or at the end of the text to
+    the word before it.
     """
     starts, blank = [0], True  # blank: the last span has no text yet
-    for place, piece in enumerate(pieces):
+    for position, piece in enumerate(pieces):
         if piece.startswith(_SPACE) and not blank:
-            starts.append(place)
+            starts.append(position)
             blank = True
         blank = blank and not piece.strip(_SPACE)
     if blank:
         starts.pop()
-    return _between(starts, len(pieces))
+    return _spans_from_starts(starts, len(pieces))
 
 
 def display_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
-    """As word_spans, but a piece of a script that is written without spaces is a word of its own.
+    """Splits pieces into words for display.
 
-    So a Chinese sentence is shown in its pieces, and a Latin name inside it as one word.
+    It differs from word_spans in scripts that are written without spaces: there each piece is a
+    word. A Chinese sentence is shown in its pieces, and a Latin name inside it as one word.
     """
     starts = []
     for word in word_spans(pieces):
         starts.append(word.start)
-        before: bool | None = None  # was the character before unspaced? None: there is none yet
-        for part in _characters(pieces, word):
+        previous: bool | None = None  # the previous character is unspaced; None at the word's start
+        for part in _whole_characters(pieces, word):
             text = span_text(pieces, part)
             unspaced = bool(UNSPACED.search(text))
-            if text and before is not None and (unspaced or before):
+            if text and previous is not None and (unspaced or previous):
                 starts.append(part.start)
             if text:
-                before = unspaced
-    return _between(starts, len(pieces))
+                previous = unspaced
+    return _spans_from_starts(starts, len(pieces))
 
 
 def span_text(pieces: Sequence[str], span: Span) -> str:
-    """What a reader sees of these pieces: no ▁, bytes as characters, ⁇ for the unknown."""
-    spelt, text = bytearray(), ""
+    """Returns the pieces as readable text: no ▁, bytes as characters, ⁇ for the unknown."""
+    byte_run, text = bytearray(), ""
     for piece in pieces[span.start : span.stop]:
         if byte := _BYTE.fullmatch(piece):
-            spelt.append(int(byte[1], 16))
+            byte_run.append(int(byte[1], 16))
             continue
-        text += spelt.decode(errors="replace")
-        spelt.clear()
+        text += byte_run.decode(errors="replace")
+        byte_run.clear()
         text += "⁇" if piece == "<unk>" else piece.replace(_SPACE, " ")
-    return (text + spelt.decode(errors="replace")).strip(" ")
+    return (text + byte_run.decode(errors="replace")).strip(" ")
 
 
 def merge_assignments(
@@ -93,12 +98,14 @@ def merge_assignments(
     target: Sequence[Span],
     source: Sequence[Span],
 ) -> Float[np.ndarray, "t i g"]:
-    """Shares of source words before each target word, and before the end (EOS), the last row.
+    """Merges the assignments of pieces into assignments of words.
 
-    A target word has the row of its first piece. A source word is redundant only as far as all of
-    its pieces are (the ▁ before a word, or an ending, often is); of the rest, past and future have
-    what they have of its pieces. EOS is the last row of `assignments`; the column of the source's
-    EOS belongs to no word.
+    Row t gives the shares of the source words (past, future, redundant) before target word t is
+    generated; the last row gives them before EOS. A target word takes the row of its first piece.
+    The redundant share of a source word is the product of its pieces' redundant shares, because
+    often only the ▁ before a word or its ending is redundant. Past and future divide the rest in
+    the proportion of their sums over the pieces. EOS is the last row of `assignments`; the column
+    of the source's EOS belongs to no word.
     """
     rows = assignments[[*(span.start for span in target), len(assignments) - 1]]
     merged = [_merge_pieces(rows[:, span.start : span.stop]) for span in source]
@@ -111,33 +118,34 @@ def merge_copying(
     target: Sequence[Span],
     source: Sequence[Span],
 ) -> Float[np.ndarray, "t i"]:
-    """The share of each target word that was copied from each source word; EOS is the last row.
+    """Returns the share of each target word that was copied from each source word.
 
-    Of a target word the mean of its pieces, each of which is copied from a piece of a source word
-    with the sum of their probabilities.
+    It sums the probabilities over the pieces of the source word, and averages them over the pieces
+    of the target word. The last row is that of EOS.
     """
-    ends = (*target, Span(len(copying) - 1, len(copying)))
-    rows = np.stack([copying[span.start : span.stop].mean(axis=0) for span in ends])
+    with_eos = (*target, Span(len(copying) - 1, len(copying)))
+    rows = np.stack([copying[span.start : span.stop].mean(axis=0) for span in with_eos])
     words = [rows[:, span.start : span.stop].sum(axis=1) for span in source]
     return np.stack(words, axis=1) if words else np.zeros((len(rows), 0), copying.dtype)
 
 
 def _merge_pieces(shares: Float[np.ndarray, "t pieces g"]) -> Float[np.ndarray, "t g"]:
-    others, redundant = shares[..., :REDUNDANT].sum(axis=1), shares[..., REDUNDANT:]
-    every, rest = redundant.prod(axis=1), (1 - redundant).sum(axis=1)
-    return np.concatenate([others * (1 - every) / np.where(rest > 0, rest, 1), every], axis=-1)
+    past_future, redundant = shares[..., :REDUNDANT].sum(axis=1), shares[..., REDUNDANT:]
+    all_redundant, rest = redundant.prod(axis=1), (1 - redundant).sum(axis=1)
+    past_future = past_future * (1 - all_redundant) / np.where(rest > 0, rest, 1)
+    return np.concatenate([past_future, all_redundant], axis=-1)
 
 
-def _between(starts: Sequence[int], stop: int) -> tuple[Span, ...]:
+def _spans_from_starts(starts: Sequence[int], stop: int) -> tuple[Span, ...]:
     return tuple(map(Span, starts, [*starts[1:], stop]))
 
 
-def _characters(pieces: Sequence[str], word: Span) -> Iterator[Span]:
-    """Single pieces, but the bytes of one character together."""
+def _whole_characters(pieces: Sequence[str], word: Span) -> Iterator[Span]:
+    """Yields single pieces, but keeps the bytes of one UTF-8 character together."""
     start = word.start
-    for place in range(word.start + 1, word.stop):
-        byte = _BYTE.fullmatch(pieces[place])
-        if byte is None or not 0x80 <= int(byte[1], 16) < 0xC0:  # not a byte that continues one
-            yield Span(start, place)
-            start = place
+    for position in range(word.start + 1, word.stop):
+        byte = _BYTE.fullmatch(pieces[position])
+        if byte is None or not 0x80 <= int(byte[1], 16) < 0xC0:  # no UTF-8 continuation byte
+            yield Span(start, position)
+            start = position
     yield Span(start, word.stop)

@@ -1,76 +1,121 @@
-"""What a search may not say: small rules that take log-probabilities away, in place.
+"""Constraints on what a search may generate. They change log-probabilities in place.
 
-A forbidden token gets -inf, the others keep what the model gave them: nothing is normalised again,
-so a score remains the probability of the translation under the model alone.
+A forbidden token gets -inf and the others keep what the model gave them. Nothing is normalised
+again, so a score remains the probability of the translation under the model alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
-from untold.decoding.sentences import Sentences, length_limits
+from untold.decoding.interface import Sentences
+from untold.errors import UntoldError
 
-__all__ = ["FREE", "Rules", "close", "forbid", "forbid_repeats", "force", "release"]
+__all__ = [
+    "FREE",
+    "SLACK",
+    "Constraints",
+    "close",
+    "forbid",
+    "forbid_repeats",
+    "force",
+    "length_limits",
+    "release",
+]
 
-FREE = -1  # where a prefix forces nothing
-NEVER_SAID = (PAD, UNK, BOS)
+FREE = -1  # marks places where a prefix forces nothing
+SLACK = 10  # tokens that a translation may have beyond max_ratio times its source
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The rules for each sentence of the live batch."""
+class Constraints:
+    """Holds the constraints of each sentence that is still being searched."""
 
+    eos: int
+    forbidden: tuple[int, ...]  # ids that are never generated
     limits: Int[Tensor, " b"]  # most tokens, EOS counted
+    shortest: int  # the least of the limits
     prefixes: Int[Tensor, "b p"] | None  # FREE after the end of each
     min_length: int  # fewest tokens, EOS not counted
     no_repeat_ngram: int
 
     @classmethod
-    def of(cls, sentences: Sentences, config: DecodeConfig) -> "Rules":
-        """The rules for a whole batch, checked against each other."""
-        limits = length_limits(sentences, config)
-        prefixes = _padded(sentences.prefixes, limits.device) if sentences.prefixes else None
-        return cls(limits, prefixes, config.min_length, config.no_repeat_ngram)
+    def of(cls, sentences: Sentences, config: DecodeConfig) -> "Constraints":
+        """Reads the settings for a batch and checks them against each other."""
+        limits, prefixes = length_limits(sentences, config), None
+        if sentences.prefixes:
+            prefixes = _padded(sentences.prefixes, limits.device)
+        return cls(
+            sentences.special.eos,
+            sentences.special.forbidden,
+            limits,
+            int(limits.min()),
+            prefixes,
+            config.min_length,
+            config.no_repeat_ngram,
+        )
 
-    def select(self, rows: Int[Tensor, " r"]) -> "Rules":
-        """The rules for the sentences at `rows`."""
+    def select(self, rows: Int[Tensor, " r"]) -> "Constraints":
+        """Keeps the sentences at `rows`."""
         prefixes = None if self.prefixes is None else self.prefixes[rows]
-        return Rules(self.limits[rows], prefixes, self.min_length, self.no_repeat_ngram)
+        limits = self.limits[rows]
+        return replace(self, limits=limits, shortest=int(limits.min()), prefixes=prefixes)
 
     def apply(
         self, log_probs: Float[Tensor, "b n v"], length: int, history: Int[Tensor, "b n t"] | None
     ) -> None:
-        """Leave what may come after `length` tokens; `history` is read by forbid_repeats alone.
+        """Leaves the tokens that may follow `length` tokens; `history` is for forbid_repeats alone.
 
-        A prefix stands above all other rules, and the limit above the rest. Where the rules leave
-        nothing to say, the hypothesis ends.
+        A prefix overrides all other constraints, and the length limit overrides the rest. Where the
+        constraints leave no token, the hypothesis ends.
         """
-        forced = self._forced(length)
-        kept = None if forced is None else _read(log_probs, forced)
-        ending = log_probs[..., EOS].clone()
-        forbid(log_probs, NEVER_SAID)
+        eos, forced, kept = self.eos, None, None
+        if self.prefixes is not None and length < self.prefixes.shape[1]:
+            forced = self.prefixes[:, length]
+            kept = _read(log_probs, forced)
+        may_be_stuck = length < self.min_length or history is not None
+        ending = log_probs[..., eos].clone() if may_be_stuck else None
+        forbid(log_probs, self.forbidden)
         if length < self.min_length:
-            forbid(log_probs, (EOS,))
+            forbid(log_probs, (eos,))
         if history is not None:
             forbid_repeats(log_probs, history, self.no_repeat_ngram)
-        if length < self.min_length or history is not None:
-            release(log_probs, ending)
-        close(log_probs, self.limits == length + 1)
+        if ending is not None:
+            release(log_probs, ending, eos)
+        if length + 1 >= self.shortest:
+            close(log_probs, self.limits == length + 1, eos)
         if forced is not None and kept is not None:
             force(log_probs, forced, kept)
 
-    def _forced(self, length: int) -> Int[Tensor, " b"] | None:
-        if self.prefixes is None or length >= self.prefixes.shape[1]:
-            return None
-        return self.prefixes[:, length]
+
+def length_limits(sentences: Sentences, config: DecodeConfig) -> Int[Tensor, " b"]:
+    """Computes the most tokens of each translation, EOS counted: ceil(max_ratio |x|) + SLACK.
+
+    min_length raises the limit (it does not count EOS) and max_length bounds it.
+    """
+    if config.min_length >= config.max_length:
+        raise UntoldError(
+            f"min_length {config.min_length} leaves no room for the end under max_length "
+            f"{config.max_length}: raise max_length or lower min_length"
+        )
+    lengths = sentences.source_mask.sum(1)
+    limits = (lengths.double() * config.max_ratio).ceil().long() + SLACK
+    limits = limits.clamp(min=config.min_length + 1).clamp(max=config.max_length)
+    for position, prefix in enumerate(sentences.prefixes or ()):
+        limit = int(limits[position])
+        if len(prefix) >= limit:
+            raise UntoldError(
+                f"prefix of {sentences.name(position)}: {len(prefix)} tokens and the end do not "
+                f"fit the limit of {limit}: shorten it, or raise max_length and max_ratio"
+            )
+    return limits
 
 
 def forbid(log_probs: Float[Tensor, "b n v"], tokens: tuple[int, ...]) -> None:
-    """None of `tokens`, anywhere."""
+    """Forbids these tokens everywhere."""
     for token in tokens:  # one strided fill each: indexing with a list would copy
         log_probs[..., token] = -torch.inf
 
@@ -78,7 +123,7 @@ def forbid(log_probs: Float[Tensor, "b n v"], tokens: tuple[int, ...]) -> None:
 def forbid_repeats(
     log_probs: Float[Tensor, "b n v"], history: Int[Tensor, "b n t"], size: int
 ) -> None:
-    """No token that would complete an n-gram of `size` tokens which `history` already holds."""
+    """Forbids tokens that would complete an n-gram of `size` tokens which `history` already has."""
     if history.shape[-1] < size:
         return
     ngrams = history.unfold(-1, size, 1)
@@ -89,24 +134,23 @@ def forbid_repeats(
     log_probs.scatter_reduce_(-1, ngrams[..., -1], worth, "amin")
 
 
-def release(log_probs: Float[Tensor, "b n v"], ending: Float[Tensor, "b n"]) -> None:
-    """Where nothing is left to say, EOS with its log-probability `ending`."""
+def release(log_probs: Float[Tensor, "b n v"], ending: Float[Tensor, "b n"], eos: int) -> None:
+    """Allows EOS with log-probability `ending` where no token is left."""
     stuck = log_probs.amax(-1) == -torch.inf
-    log_probs[..., EOS] = torch.where(stuck, ending, log_probs[..., EOS])
+    log_probs[..., eos] = torch.where(stuck, ending, log_probs[..., eos])
 
 
-def close(log_probs: Float[Tensor, "b n v"], at_limit: Bool[Tensor, " b"]) -> None:
-    """Nothing but EOS in the sentences `at_limit`."""
-    if bool(at_limit.any()):
-        ending = log_probs[..., EOS].clone()
-        log_probs[at_limit] = -torch.inf
-        log_probs[..., EOS] = ending
+def close(log_probs: Float[Tensor, "b n v"], at_limit: Bool[Tensor, " b"], eos: int) -> None:
+    """Leaves nothing but EOS in the sentences `at_limit`."""
+    ending = log_probs[..., eos].clone()
+    log_probs[at_limit] = -torch.inf
+    log_probs[..., eos] = ending
 
 
 def force(
     log_probs: Float[Tensor, "b n v"], tokens: Int[Tensor, " b"], kept: Float[Tensor, "b n 1"]
 ) -> None:
-    """Nothing but the forced token, with its log-probability `kept`, where it is not FREE."""
+    """Leaves nothing but the forced token, with log-probability `kept`, where it is not FREE."""
     rows = (tokens != FREE).nonzero().squeeze(1)
     log_probs[rows] = -torch.inf
     log_probs[rows, :, tokens[rows]] = kept[rows, :, 0]

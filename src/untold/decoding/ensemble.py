@@ -1,4 +1,4 @@
-"""Several models as one: p(y_t | y_<t, x) = mean over models of p_m(y_t | y_<t, x)."""
+"""An ensemble averages the probabilities of its members: p(y_t | ...) = mean_m p_m(y_t | ...)."""
 
 import math
 from collections.abc import Sequence
@@ -9,25 +9,25 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untold.decoding.searchable import Scorable, Searchable
+from untold.decoding.interface import Scorable, Searchable
 from untold.errors import UntoldError
-from untold.models.seq2seq import Step
+from untold.models.seq2seq import Signals, SignalsMixin, Step
 
 __all__ = ["Ensemble", "Member"]
 
 
 @runtime_checkable
 class Member(Searchable, Scorable, Protocol):
-    """What an ensemble is made of."""
+    """Describes a model that can be part of an ensemble."""
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
-        """One row for each target token."""
+        """Returns a matrix with one row for each target token."""
         ...
 
 
 @dataclass(frozen=True)
 class _Several:
-    """The sources, or the states, of all members."""
+    """Holds the sources, or the states, of all members."""
 
     parts: tuple[Any, ...]
 
@@ -36,17 +36,15 @@ class _Several:
 
 
 @dataclass(frozen=True)
-class _Outputs:
-    """What all members made of the given targets."""
+class _EnsembleOutputs(SignalsMixin[Tensor]):
+    """Holds the outputs of all members for the given targets, and their mean signals."""
 
     parts: tuple[Any, ...]
-    attention: Float[Tensor, "b t i"] | None
-    assignments: Float[Tensor, "b t i g"] | None
-    copying: Float[Tensor, "b t i"] | None
+    signals: Signals[Tensor]
 
 
 class Ensemble:
-    """Searched and scored like a single model. Its logits are log-probabilities."""
+    """Searches and scores several models as one; its logits are log-probabilities."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         sizes = [member.output_embedding().shape[0] for member in members]
@@ -60,11 +58,11 @@ class Ensemble:
         self.members = tuple(members)
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> _Several:
-        """Every member reads the source."""
+        """Encodes the source with every member."""
         return _Several(tuple(member.encode(ids, mask) for member in self.members))
 
     def start(self, source: _Several, beams: int) -> _Several:
-        """Every member's empty memory."""
+        """Creates every member's memory of empty hypotheses."""
         parts = zip(self.members, source.parts, strict=True)
         return _Several(tuple(member.start(part, beams) for member, part in parts))
 
@@ -76,7 +74,7 @@ class Ensemble:
         *,
         attention: bool = False,
     ) -> Step:
-        """The mean of what the members predict."""
+        """Predicts the mean of the members' probabilities."""
         steps = [
             member.step(part, last, memory, attention=attention)
             for member, part, memory in zip(self.members, source.parts, state.parts, strict=True)
@@ -84,9 +82,7 @@ class Ensemble:
         return Step(
             _mean_log_softmax([step.logits for step in steps]),
             _Several(tuple(step.state for step in steps)),
-            _mean([step.attention for step in steps]),
-            _mean([step.assignments for step in steps]),
-            _mean([step.copying for step in steps]),
+            Signals.mean([step.signals for step in steps]),
         )
 
     def __call__(
@@ -96,27 +92,22 @@ class Ensemble:
         prefix: Int[Tensor, "b t"],
         *,
         attention: bool = False,
-    ) -> _Outputs:
-        """All positions at once."""
+    ) -> _EnsembleOutputs:
+        """Predicts all positions at once with every member."""
         outputs = tuple(
             member(source_ids, source_mask, prefix, attention=attention) for member in self.members
         )
-        return _Outputs(
-            outputs,
-            _mean([output.attention for output in outputs]),
-            _mean([output.assignments for output in outputs]),
-            _mean([output.copying for output in outputs]),
-        )
+        return _EnsembleOutputs(outputs, Signals.mean([output.signals for output in outputs]))
 
     def scores(
-        self, outputs: _Outputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
+        self, outputs: _EnsembleOutputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
     ) -> Float[Tensor, "r v"]:
-        """The mean of what the members predict at chosen positions."""
+        """Averages the members' probabilities at chosen positions."""
         parts = zip(self.members, outputs.parts, strict=True)
         return _mean_log_softmax([member.scores(part, rows, steps) for member, part in parts])
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
-        """Side by side; an ensemble can so be a member itself."""
+        """Concatenates the members' embeddings, so that an ensemble can be a member itself."""
         return torch.cat([member.output_embedding() for member in self.members], dim=1)
 
 
@@ -126,9 +117,3 @@ def _mean_log_softmax(logits: Sequence[Float[Tensor, "*b v"]]) -> Float[Tensor, 
     for part in log_probs[1:]:
         total = torch.logaddexp(total, part)
     return total - math.log(len(log_probs))
-
-
-def _mean(weights: Sequence[Tensor | None]) -> Tensor | None:
-    """Of the weights of those members that have them."""
-    known = [part for part in weights if part is not None]
-    return torch.stack(known).mean(0) if known else None

@@ -1,6 +1,5 @@
-"""What a model thinks of given translations: one pass over all positions, no search."""
+"""Teacher forcing: score given translations in one pass over all positions, without a search."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +9,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from untold.corpus.batching import Batch
-from untold.corpus.vocabulary import EOS
-from untold.decoding.coverage_penalty import CoveragePenalty, coverage_penalty
-from untold.decoding.hypothesis import Hypothesis
-from untold.decoding.length_penalty import length_penalty
-from untold.decoding.searchable import Scorable
-from untold.decoding.sentences import NOT_NUMBERS
+from untold.decoding.interface import NOT_NUMBERS, Hypothesis, Scorable
+from untold.decoding.penalties import CoveragePenalty, coverage_penalty, length_penalty
 from untold.errors import UntoldError
+from untold.models.seq2seq import Signals
 
 __all__ = ["score_pairs"]
 
-POSITIONS = 1024  # whose logits are held at a time
+_POSITIONS = 1024  # logits of so many positions are in memory at a time
 
 
 @torch.inference_mode()
@@ -32,35 +28,32 @@ def score_pairs(
     *,
     attention: bool = False,
 ) -> list[Hypothesis]:
-    """Each target as a search with length penalty `alpha` and this coverage would report it."""
-    wanted = attention or (coverage is not None and coverage.by_attention)
-    outputs = model(batch.source, batch.source_mask, batch.prefix, attention=wanted)
-    log_probs = _log_probs(model, outputs, batch)
+    """Scores each target as a search with these penalties would; `alpha` is the length penalty."""
+    by_attention = coverage is not None and coverage.by_attention
+    outputs = model(
+        batch.source, batch.source_mask, batch.prefix, attention=attention or by_attention
+    )
+    log_probs, signals = _log_probs(model, outputs, batch), outputs.signals
     bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
     if bad:
         raise UntoldError(f"sentence {int(batch.indices[bad[0]])}: {NOT_NUMBERS}")
-    shown = {
-        "attention": outputs.attention if attention else None,
-        "assignments": outputs.assignments,
-        "copying": outputs.copying,
-    }
+    shown = signals if attention else replace(signals, attention=None)
     found = [
         _hypothesis(batch, number, log_probs[number], shown, alpha)
         for number in range(len(log_probs))
     ]
     if coverage is None:
         return found
-    words = batch.source_mask & (batch.source != EOS)
-    covered = coverage.of_targets(outputs, batch.target_mask)
-    penalties = coverage_penalty(covered, words, coverage.beta).tolist()
+    covered = coverage.of_targets(signals, batch.target_mask)
+    penalties = coverage_penalty(covered, batch.source_words, coverage.beta).tolist()
     pairs = zip(found, penalties, strict=True)
     return [replace(each, score=each.score + penalty) for each, penalty in pairs]
 
 
 def _log_probs(model: Scorable, outputs: Any, batch: Batch) -> Float[Tensor, "b t"]:
-    """Of the labels; zero at padding, whose logits are never computed."""
+    """Computes log p of the labels; padding gets zero, and its logits are never computed."""
     real = batch.target_mask
-    places = (part.split(POSITIONS) for part in real.nonzero(as_tuple=True))
+    places = (part.split(_POSITIONS) for part in real.nonzero(as_tuple=True))
     found = [
         -F.cross_entropy(
             model.scores(outputs, rows, steps).float(), batch.labels[rows, steps], reduction="none"
@@ -74,22 +67,16 @@ def _hypothesis(
     batch: Batch,
     number: int,
     log_probs: Float[Tensor, " t"],
-    shown: Mapping[str, Tensor | None],
+    shown: Signals[Tensor],
     alpha: float,
 ) -> Hypothesis:
     real: Bool[Tensor, " t"] = batch.target_mask[number]
     values = log_probs[real].tolist()
     source = batch.source_mask[number]
-    own = {
-        name: None if values is None else values[number, real][:, source]
-        for name, values in shown.items()
-    }
     return Hypothesis(
         tokens=tuple(batch.labels[number, real].tolist()[:-1]),
         score=sum(values) / length_penalty(float(len(values)), alpha),
         log_probability=sum(values),
         token_log_probabilities=tuple(values),
-        attention=own["attention"],
-        assignments=own["assignments"],
-        copying=own["copying"],
+        signals=shown.map(lambda signal: signal[number, real][:, source]),
     )

@@ -51,7 +51,7 @@ def build_model(
     if config.copying:
         if counterparts is None:
             counterparts = _themselves(vocabularies[0], shared=shared)
-        copy_layer = CopyLayer(backbone.widths, counterparts)
+        copy_layer = CopyLayer(backbone.widths, counterparts, PAD)
     # The head comes last: all else is drawn as it would be without it.
     head = _word_head(backbone.widths) if config.word_prediction else None
     return Seq2Seq(backbone, past_future, copy_layer, head)

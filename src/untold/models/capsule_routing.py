@@ -1,55 +1,252 @@
-"""Routing by agreement: source words are handed out to capsules, guided by the decoder state.
+"""Guided dynamic routing (GDR): source words are routed to capsules, seen from the decoder state.
 
     b[i,j] = 0
     repeat   c[i,:] = softmax_j b[i,:] on real words, zero on padding      assignments
              Omega[j] = squash(sum_i c[i,j] v[i,j])                        capsules
              b[i,j] += agreement of v[i,j] with Omega[j], seen from z_t    between two rounds
 
-The first round is uniform and knows neither z nor t: its capsules are computed once a sentence,
-with the votes. Shape letters: b sentences, j capsules, i source words, t target positions or beams,
-c width of a capsule, d width of the model.
+The first round is uniform and depends on neither z nor t: its capsules are computed once for each
+sentence, together with the votes. Shape letters: b sentences, j capsules, i source words, t target
+positions or beams, c width of a capsule, d width of the model.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
+
+from untold.config import SeparatorConfig
+from untold.models.backbone import Widths
+from untold.models.layers import sigmoid_scores
 
 __all__ = [
+    "DotAgreement",
+    "GuidedRouting",
+    "MlpAgreement",
     "Routed",
-    "mlp_scores",
-    "route",
-    "sigmoid_scores",
+    "RoutingPrior",
+    "Separator",
     "squash",
     "squash_gradient",
-    "uniform",
+    "uniform_routing",
 ]
 
 _SHORTEST = 1e-6
-_TILE = 65_536  # values of one tile: measured, what stays in a core's cache
+# Products of two such numbers, summed over any width, stay finite in fp32.
+_LARGEST = 1e15
+_STRENGTH = 4.0  # initial strength of the prior: a covered word begins as past, another as future
 
 
 @dataclass(frozen=True)
 class Routed:
-    """Where every source word went, and what the capsules made of it; j: past, future, redundant.
+    """Holds the capsules j (past, future, redundant) and the share of every word in each.
 
-    Assignments are those that the capsules were last filled with; they are zero on padding.
+    The assignments are those that the capsules were last filled with. They are zero on padding.
     """
 
     capsules: Float[Tensor, "b t j c"]  # shorter than one
     assignments: Float[Tensor, "b t i j"]
 
 
+class Separator(nn.Module, ABC):
+    """Tells source words apart as past, future and redundant at every target position.
+
+    Fusion and losses see this interface alone. `cast` runs once for each sentence, `forward` for
+    all target positions or for the beams of one step. Every source word votes for every capsule:
+    v[i,j] = W_j h[i].
+    """
+
+    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
+        super().__init__()
+        self.counts = config.counts
+        self.vote = nn.Linear(widths.source, sum(self.counts) * d_capsule, bias=False)
+        _initialise_by_capsule(self.vote, d_capsule)
+
+    def votes(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b j i c"]:
+        """Returns the votes, capsules before words, so that all products are batched ones."""
+        flat = self.vote(states.clamp(-_LARGEST, _LARGEST))
+        return flat.unflatten(-1, (sum(self.counts), -1)).transpose(1, 2).contiguous()
+
+    @abstractmethod
+    def cast(self, states: Float[Tensor, "b i d"], mask: Bool[Tensor, "b i"]) -> tuple[Tensor, ...]:
+        """Computes all that depends on the source alone; the first axis of each tensor is b."""
+
+    @abstractmethod
+    def forward(
+        self,
+        votes: tuple[Tensor, ...],
+        mask: Bool[Tensor, "b i"],
+        guide: Float[Tensor, "b t d"],
+        prior: Float[Tensor, "b j t i"] | None = None,
+    ) -> Routed:
+        """Routes the source words for each target position; positions do not see each other.
+
+        `votes` is what `cast` returned; `prior` holds logits that a routing starts from.
+        """
+
+
+class GuidedRouting(Separator):
+    """GDR: routing by agreement, guided by the decoder state."""
+
+    def __init__(self, config: SeparatorConfig, widths: Widths, d_capsule: int) -> None:
+        super().__init__(config, widths, d_capsule)
+        self.rounds = config.num_iterations - 1
+        self.agreement = None  # a single round is uniform: there is nothing to agree on
+        if self.rounds and config.agreement == "dot":
+            self.agreement = DotAgreement(widths.state, d_capsule, sum(self.counts))
+        elif self.rounds:
+            self.agreement = MlpAgreement(widths.state, d_capsule)
+
+    def cast(self, states: Float[Tensor, "b i d"], mask: Bool[Tensor, "b i"]) -> tuple[Tensor, ...]:
+        """Returns votes, the first round's capsules as the agreement sees them, and its keys."""
+        votes = self.votes(states)
+        if self.agreement is None:
+            return (votes,)
+        first = self.agreement.capsule(uniform_routing(votes, mask).capsules.transpose(1, 2))
+        keys = self.agreement.keys(votes)
+        return (votes, first) if keys is votes else (votes, first, keys)
+
+    def forward(
+        self,
+        votes: tuple[Tensor, ...],
+        mask: Bool[Tensor, "b i"],
+        guide: Float[Tensor, "b t d"],
+        prior: Float[Tensor, "b j t i"] | None = None,
+    ) -> Routed:
+        """Runs the rounds after the first; assignments sum to one over the capsules."""
+        agreement = self.agreement
+        if agreement is None:
+            return uniform_routing(votes[0], mask, guide.shape[1])
+        cast, first, *rest = votes
+        keys = rest[0] if rest else cast
+        guided = agreement.guided(guide.clamp(-_LARGEST, _LARGEST))
+        logits = agreement.scores(keys, first + guided)
+        if prior is not None:
+            logits = logits + prior
+        real = mask[:, None, None].to(cast.dtype)
+        assignments = logits.softmax(1) * real
+        capsules = squash(assignments @ cast)
+        for _ in range(self.rounds - 1):
+            logits = logits + agreement.scores(keys, agreement.capsule(capsules) + guided)
+            assignments = logits.softmax(1) * real
+            capsules = squash(assignments @ cast)
+        return Routed(capsules.transpose(1, 2), assignments.permute(0, 2, 3, 1))
+
+
+class DotAgreement(nn.Module):
+    """Scores <v[i,j], W_o Omega[j] + W_z^(j) z> / sqrt(c): every capsule has its own guide."""
+
+    def __init__(self, d_state: int, d_capsule: int, capsules: int) -> None:
+        super().__init__()
+        self.guide = nn.Linear(d_state, capsules * d_capsule, bias=False)
+        self.capsule = nn.Linear(d_capsule, d_capsule, bias=False)
+        self.scale = d_capsule**-0.5
+        self.capsules = capsules
+        _initialise_by_capsule(self.guide, d_capsule)
+        nn.init.xavier_uniform_(self.capsule.weight)
+
+    def keys(self, votes: Float[Tensor, "b j i c"]) -> Float[Tensor, "b j i c"]:
+        """Returns the votes themselves."""
+        return votes
+
+    def guided(self, guide: Float[Tensor, "b t d"]) -> Float[Tensor, "b j t c"]:
+        """Computes W_z^(j) z for every capsule."""
+        return self.guide(guide).unflatten(-1, (self.capsules, -1)).transpose(1, 2)
+
+    def scores(
+        self, keys: Float[Tensor, "b j i c"], query: Float[Tensor, "b j t c"]
+    ) -> Float[Tensor, "b j t i"]:
+        """Multiplies every key with every query."""
+        return (query * self.scale) @ keys.transpose(-1, -2)
+
+
+class MlpAgreement(nn.Module):
+    """Scores w . tanh(W_z z + W_v v[i,j] + W_o Omega[j] + bias), shared by all capsules."""
+
+    def __init__(self, d_state: int, d_capsule: int) -> None:
+        super().__init__()
+        self.guide = nn.Linear(d_state, d_capsule)
+        self.key = nn.Linear(d_capsule, d_capsule, bias=False)
+        self.capsule = nn.Linear(d_capsule, d_capsule, bias=False)
+        self.weight = nn.Parameter(torch.empty(d_capsule).uniform_(-1, 1) / d_capsule)
+        for linear in (self.guide, self.key, self.capsule):
+            nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(self.guide.bias)
+
+    def keys(self, votes: Float[Tensor, "b j i c"]) -> Float[Tensor, "b j i c"]:
+        """Computes W_v v."""
+        return self.key(votes)
+
+    def guided(self, guide: Float[Tensor, "b t d"]) -> Float[Tensor, "b 1 t c"]:
+        """Computes W_z z + bias."""
+        return self.guide(guide)[:, None]
+
+    def scores(
+        self, keys: Float[Tensor, "b j i c"], query: Float[Tensor, "b j t c"]
+    ) -> Float[Tensor, "b j t i"]:
+        """Computes weight . tanh(keys + query), less a constant that the softmax over j drops.
+
+        tanh(x) = 2 sigmoid(2x) - 1, and sigmoid is the cheaper of the two on a CPU.
+        """
+        scores = sigmoid_scores(2 * keys.flatten(0, 1), 2 * query.flatten(0, 1), 2 * self.weight)
+        return scores.view(*keys.shape[:2], query.shape[2], keys.shape[2])
+
+
+class RoutingPrior(nn.Module):
+    """Adds prior logits to the routing: which source words the steps before have spoken of.
+
+        a_t = softmax_i <K z_t, U h_i> / sqrt(c)         the words that step t speaks of
+        covered_t[i] = sum over t' < t of a_t'[i]        how far word i was spoken of before t
+        b[i,j] += strength_j (covered_t[i] - 1/2) + <u_j, h_i>
+
+    A decoder state knows well what it is about to say, and less well what was said long ago. The
+    sum remembers that, and it grows with what was really said, not with the distance to the end.
+    The last term says what a word is by itself: function words tend to be redundant.
+    """
+
+    def __init__(self, widths: Widths, d_key: int, counts: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.key = nn.Linear(widths.source, d_key, bias=False)
+        self.query = nn.Linear(widths.state, d_key, bias=False)
+        self.word = nn.Linear(widths.source, sum(counts), bias=False)
+        signs = torch.tensor([1.0] * counts[0] + [-1.0] * counts[1] + [0.0] * counts[2])
+        self.strength = nn.Parameter(_STRENGTH * signs)
+        self.scale = d_key**-0.5
+        nn.init.xavier_uniform_(self.key.weight)
+        nn.init.xavier_uniform_(self.query.weight)
+        nn.init.zeros_(self.word.weight)
+
+    def cast(self, states: Float[Tensor, "b i d"]) -> tuple[Tensor, Tensor]:
+        """Returns what depends on the source alone: keys, and each word's own logits."""
+        return self.key(states), self.word(states).transpose(1, 2)
+
+    def focus(
+        self,
+        keys: Float[Tensor, "b i c"],
+        mask: Bool[Tensor, "b i"],
+        guide: Float[Tensor, "b t d"],
+    ) -> Float[Tensor, "b t i"]:
+        """Returns the words that each position speaks of; sums to one over the real words."""
+        scores = (self.query(guide) * self.scale) @ keys.transpose(1, 2)
+        return scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1)
+
+    def prior(
+        self, words: Float[Tensor, "b j i"], covered: Float[Tensor, "b t i"]
+    ) -> Float[Tensor, "b j t i"]:
+        """Returns what is added to the logits of the routing."""
+        return self.strength[:, None, None] * (covered[:, None] - 0.5) + words[:, :, None]
+
+
 def squash(s: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
-    """s n / (1 + n^2), n = |s|: keeps the direction, shorter than one; flat at zero."""
+    """Returns s n / (1 + n^2) with n = |s|: the same direction, shorter than one, flat at zero."""
     return _Squash.apply(s)
 
 
 def squash_gradient(s: Float[Tensor, "*b c"], grad: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
-    """f (grad + (1/n - n) f (u . grad) u), with u = s/n and f = n / (1 + n^2)."""
+    """Returns f (grad + (1/n - n) f (u . grad) u), with u = s/n and f = n / (1 + n^2)."""
     norm = _length(s)
     factor = 1 / (norm + 1 / norm)
     unit = s / norm
@@ -70,7 +267,7 @@ class _Squash(torch.autograd.Function):
 
 
 def _length(s: Tensor) -> Tensor:
-    """Never zero, nor infinite if s is not, as sums of squares would be."""
+    """Returns the norm; it is never zero, and finite if s is, as a sum of squares would not be."""
     norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
     if s.device.type == "cpu" and bool(norm.isfinite().all()):
         return norm.clamp_(min=_SHORTEST)
@@ -78,94 +275,17 @@ def _length(s: Tensor) -> Tensor:
     return (torch.linalg.vector_norm(s / size, dim=-1, keepdim=True) * size).clamp(min=_SHORTEST)
 
 
-def uniform(
+def uniform_routing(
     votes: Float[Tensor, "b j i c"], mask: Bool[Tensor, "b i"], positions: int = 1
 ) -> Routed:
-    """The first round, in which every word is shared out evenly, whatever the position."""
+    """Runs the first round: every word is shared evenly by all capsules at every position."""
     shares = mask[:, None, None].to(votes.dtype) / votes.shape[1]
     capsules = squash(shares @ votes).transpose(1, 2)
     assignments = shares.transpose(2, 3).expand(-1, positions, -1, votes.shape[1])
     return Routed(capsules.expand(-1, positions, -1, -1), assignments)
 
 
-def route(
-    votes: Float[Tensor, "b j i c"],
-    mask: Bool[Tensor, "b i"],
-    rounds: int,
-    agree: Callable[[Tensor | None], Float[Tensor, "b j t i"]],
-) -> Routed:
-    """The rounds after the first, at least one. `agree(capsules)` is what they add to b.
-
-    The capsules of the first round are the caller's own: `agree(None)` stands for them.
-    """
-    real = mask[:, None, None].to(votes.dtype)
-    logits = agree(None)
-    assignments = logits.softmax(1) * real
-    capsules = squash(assignments @ votes)
-    for _ in range(rounds - 1):
-        logits = logits + agree(capsules)
-        assignments = logits.softmax(1) * real
-        capsules = squash(assignments @ votes)
-    return Routed(capsules.transpose(1, 2), assignments.permute(0, 2, 3, 1))
-
-
-def mlp_scores(
-    keys: Float[Tensor, "b j i c"], query: Float[Tensor, "b j t c"], weight: Float[Tensor, " c"]
-) -> Float[Tensor, "b j t i"]:
-    """weight . tanh(keys + query) for each pair, less a constant that the softmax over j drops.
-
-    tanh(x) = 2 sigmoid(2x) - 1, and sigmoid is the cheaper of the two on a CPU.
-    """
-    scores = sigmoid_scores(2 * keys.flatten(0, 1), 2 * query.flatten(0, 1), 2 * weight)
-    return scores.view(*keys.shape[:2], query.shape[2], keys.shape[2])
-
-
-def sigmoid_scores(
-    keys: Float[Tensor, "n i c"], query: Float[Tensor, "n t c"], weight: Float[Tensor, " c"]
-) -> Float[Tensor, "n t i"]:
-    """weight . sigmoid(keys + query) for each pair."""
-    if keys.device.type != "cpu":
-        return (keys[:, None] + query[:, :, None]).sigmoid() @ weight
-    return _SigmoidScores.apply(keys, query, weight)
-
-
-class _SigmoidScores(torch.autograd.Function):
-    """s[n,t,i] = w . sigmoid(k[n,i] + q[n,t]), n over (b j); no (n t i c) tensor is ever whole.
-
-    With y = sigmoid: ds/dk = ds/dq = w y (1 - y), ds/dw = y. The backward pass computes y again.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, keys: Tensor, query: Tensor, weight: Tensor) -> Tensor:
-        keys, query = keys.contiguous(), query.contiguous()
-        ctx.save_for_backward(keys, query, weight)
-        scores = keys.new_empty(keys.shape[0], query.shape[1], keys.shape[1])
-        for n, t in _tiles(keys, query):
-            hidden = (keys[n, None] + query[n, t, None]).sigmoid_()
-            scores[n, t] = hidden @ weight
-        return scores
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        keys, query, weight = ctx.saved_tensors
-        grad_keys, grad_query = torch.zeros_like(keys), torch.empty_like(query)
-        grad_weight = torch.zeros_like(weight)
-        for n, t in _tiles(keys, query):
-            hidden, grad = (keys[n, None] + query[n, t, None]).sigmoid_(), grads[0][n, t]
-            grad_weight.addmv_(hidden.flatten(0, -2).T, grad.flatten())
-            slope = hidden.addcmul_(hidden, hidden, value=-1).mul_(grad[..., None])
-            grad_keys[n] += slope.sum(1)
-            grad_query[n, t] = slope.sum(2)
-        return grad_keys.mul_(weight), grad_query.mul_(weight), grad_weight
-
-
-def _tiles(keys: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Slices of (n, t) whose hidden values fit the cache: several n, or a part of one's t."""
-    (rows, length, width), steps = keys.shape, query.shape[1]
-    many = max(1, _TILE // (steps * length * width))
-    few = steps if many > 1 else max(1, min(steps, _TILE // (length * width)))
-    return [
-        (slice(n, n + many), slice(t, t + few))
-        for n in range(0, rows, many)
-        for t in range(0, steps, few)
-    ]
+def _initialise_by_capsule(linear: nn.Linear, d_capsule: int) -> None:
+    """Initialises each capsule's own map by Xavier, not the stack of them."""
+    for weight in linear.weight.data.split(d_capsule):
+        nn.init.xavier_uniform_(weight)

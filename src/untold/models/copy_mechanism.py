@@ -1,13 +1,13 @@
-"""Copying: source words that are said again as they are, such as names and numbers.
+"""The copy mechanism: the output layer may repeat source words, such as names and numbers.
 
     a_t[i] = softmax over copyable i of <Q o_t, K h_i> / sqrt(c)     which word
     g_t    = sigmoid(w . [o_t; sum_i a_t[i] h_i] + bias)             whether to copy at all
     p(y)   = (1 - g_t) softmax(E o_t)[y] + g_t (sum of a_t[i] over the i whose word is y)
 
-A source word can be copied if the target vocabulary has the same piece; control tokens never are.
-Where a sentence has nothing to copy, g is zero. The gate begins alike for all words and nearly shut
-(`SHY`): a model built on a trained one begins as that model, but that p(y) of no word is less than
-1 - sigmoid(SHY) of what it was. Letters as in layers.py.
+A source word can be copied if the target vocabulary has the same piece; special ids never are.
+Where a sentence has nothing to copy, g is zero. The gate begins the same for all words and nearly
+shut (`GATE_BIAS`): a model built on a trained one then begins nearly as that model, since p(y) of
+every word keeps at least the share 1 - sigmoid(GATE_BIAS). Letters as in layers.py.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,25 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from untold.corpus.vocabulary import PAD
 from untold.models.backbone import Source, Widths
 
-__all__ = ["SHY", "TINY", "Copied", "CopyLayer"]
+__all__ = ["GATE_BIAS", "TINY", "Copied", "CopyLayer"]
 
-SHY = -4.0  # the gate's bias at first: wide enough open for names to push it, under 2 % for others
-TINY = torch.finfo(torch.float32).tiny  # a probability below it counts as zero: its log has no use
+GATE_BIAS = -4.0  # at first: open enough for names to push it, under 2 % for other words
+TINY = torch.finfo(torch.float32).tiny  # a probability below it counts as zero
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What may be copied at every target position (or beam) t, and how likely it is."""
+    """Holds the probability of copying each source word at every target position (or beam) t."""
 
-    ids: Int[Tensor, "b i"]  # what each source word is in the target; PAD: it cannot be copied
-    first: Int[Tensor, "b i"]  # where the same word stands for the first time
+    ids: Int[Tensor, "b i"]  # the target id of each source word; PAD if it cannot be copied
+    first: Int[Tensor, "b i"]  # the first position of the same word
     weights: Float[Tensor, "b t i"]  # g a: the probability of copying each source word
     generating: Float[Tensor, "b t"]  # log(1 - g)
 
     def at(self, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]) -> "Copied":
-        """Of chosen positions, each as a sentence of its own of length one."""
+        """Selects positions, each as a sentence of its own of length one."""
         return Copied(
             self.ids[rows],
             self.first[rows],
@@ -46,13 +45,14 @@ class Copied:
         )
 
     def probability(self, labels: Int[Tensor, "b t"]) -> Float[Tensor, "b t"]:
-        """Of saying each label by copying, from wherever it stands in the source."""
+        """Returns the probability of copying each label from anywhere in the source."""
         return (self.weights * (self.ids[:, None] == labels[..., None])).sum(-1)
 
     def mix(self, logits: Float[Tensor, "b t v"]) -> Float[Tensor, "b t v"]:
-        """log p(y), given the logits of what is generated; it touches but the words of the source.
+        """Returns log p(y) of the mixture, given the logits of generating.
 
-        Log-probabilities are logits, too: their log-softmax is what they are.
+        Only the words of the source are touched. Log-probabilities are logits, too: their
+        log-softmax changes nothing.
         """
         generated = logits.log_softmax(-1) + self.generating[..., None]
         ids, first = (part[:, None].expand(self.weights.shape) for part in (self.ids, self.first))
@@ -63,11 +63,12 @@ class Copied:
 
 
 class CopyLayer(nn.Module):
-    """Which source word to copy, and whether to; the rest is left to the output embedding."""
+    """Decides whether to copy and which source word; generating is left to the output layer."""
 
-    def __init__(self, widths: Widths, counterparts: Sequence[int]) -> None:
-        """`counterparts`: of each source id the target id of the same piece, PAD: there is none."""
+    def __init__(self, widths: Widths, counterparts: Sequence[int], pad: int) -> None:
+        """`counterparts` maps each source id to the target id of the same piece, or to `pad`."""
         super().__init__()
+        self.pad = pad
         self.counterparts = nn.Buffer(torch.tensor(counterparts), persistent=False)
         self.key = nn.Linear(widths.source, widths.output, bias=False)
         self.query = nn.Linear(widths.output, widths.output, bias=False)
@@ -78,19 +79,19 @@ class CopyLayer(nn.Module):
         nn.init.xavier_uniform_(self.query.weight)
         nn.init.zeros_(self.cue.weight)
         nn.init.zeros_(self.gate.weight)
-        nn.init.constant_(self.gate.bias, SHY)
+        nn.init.constant_(self.gate.bias, GATE_BIAS)
 
     def cast(self, source: Source, ids: Int[Tensor, "b i"]) -> Source:
-        """The source with all that copying needs to know of it."""
-        copies = self.counterparts[ids].masked_fill(~source.mask, PAD)
+        """Adds to the source all that copying needs to know of it."""
+        copies = self.counterparts[ids].masked_fill(~source.mask, self.pad)
         first = (copies[:, :, None] == copies[:, None]).byte().argmax(-1)  # of equals the first
         keys, cues = self.key(source.states) * self.scale, self.cue(source.states)
         return replace(source, copies=(copies, first, keys, cues))
 
     def forward(self, source: Source, holistic: Float[Tensor, "b t o"]) -> Copied:
-        """Position by position, on a source that was cast."""
+        """Computes the copy distribution of each position, on a source that was cast."""
         ids, first, keys, cues = source.copies
-        copyable = (ids != PAD)[:, None]
+        copyable = (ids != self.pad)[:, None]
         scores = self.query(holistic) @ keys.transpose(1, 2)
         # Not -inf: a sentence without anything to copy has weights of zero, not NaN.
         lowest = torch.finfo(scores.dtype).min

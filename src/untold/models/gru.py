@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untold.models.capsule_routing import sigmoid_scores
+from untold.models.layers import sigmoid_scores
 
 __all__ = ["AdditiveAttention", "GRUCell", "SubtractiveGRUCell", "initialise_recurrent"]
 

@@ -1,17 +1,28 @@
-"""The small parts that backbones are built from: dropout, positions, attention, feed-forward.
+"""Layers that networks are built from: dropout, positions, attention, feed-forward.
 
 Shape letters: b sentences, i source positions, t target positions, n beams, k heads, d width,
 e width of one head, r rows (sentences or hypotheses), q queries, s keys.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-__all__ = ["Dropout", "FeedForward", "PositionalEmbedding", "attend", "merge_heads", "split_heads"]
+__all__ = [
+    "Dropout",
+    "FeedForward",
+    "PositionalEmbedding",
+    "attend",
+    "merge_heads",
+    "sigmoid_scores",
+    "split_heads",
+]
+
+_TILE = 65_536  # values of one tile of sigmoid_scores: measured to stay in a core's cache
 
 
 class Dropout(nn.Module):
@@ -122,3 +133,54 @@ class FeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b e"]:
         """Position by position."""
         return self.outer(self.dropout(F.relu(self.inner(x))))
+
+
+def sigmoid_scores(
+    keys: Float[Tensor, "n i c"], query: Float[Tensor, "n t c"], weight: Float[Tensor, " c"]
+) -> Float[Tensor, "n t i"]:
+    """Computes weight . sigmoid(keys + query) for each pair of a key and a query."""
+    if keys.device.type != "cpu":
+        return (keys[:, None] + query[:, :, None]).sigmoid() @ weight
+    return _SigmoidScores.apply(keys, query, weight)
+
+
+class _SigmoidScores(torch.autograd.Function):
+    """Computes s[n,t,i] = w . sigmoid(k[n,i] + q[n,t]) tile by tile: no (n t i c) tensor exists.
+
+    With y = sigmoid: ds/dk = ds/dq = w y (1 - y), ds/dw = y. The backward pass recomputes y.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, keys: Tensor, query: Tensor, weight: Tensor) -> Tensor:
+        keys, query = keys.contiguous(), query.contiguous()
+        ctx.save_for_backward(keys, query, weight)
+        scores = keys.new_empty(keys.shape[0], query.shape[1], keys.shape[1])
+        for n, t in _tiles(keys, query):
+            hidden = (keys[n, None] + query[n, t, None]).sigmoid_()
+            scores[n, t] = hidden @ weight
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        keys, query, weight = ctx.saved_tensors
+        grad_keys, grad_query = torch.zeros_like(keys), torch.empty_like(query)
+        grad_weight = torch.zeros_like(weight)
+        for n, t in _tiles(keys, query):
+            hidden, grad = (keys[n, None] + query[n, t, None]).sigmoid_(), grads[0][n, t]
+            grad_weight.addmv_(hidden.flatten(0, -2).T, grad.flatten())
+            slope = hidden.addcmul_(hidden, hidden, value=-1).mul_(grad[..., None])
+            grad_keys[n] += slope.sum(1)
+            grad_query[n, t] = slope.sum(2)
+        return grad_keys.mul_(weight), grad_query.mul_(weight), grad_weight
+
+
+def _tiles(keys: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
+    """Cuts (n, t) into slices whose hidden values fit the cache: several n, or part of one's t."""
+    (rows, length, width), steps = keys.shape, query.shape[1]
+    many = max(1, _TILE // (steps * length * width))
+    few = steps if many > 1 else max(1, min(steps, _TILE // (length * width)))
+    return [
+        (slice(n, n + many), slice(t, t + few))
+        for n in range(0, rows, many)
+        for t in range(0, steps, few)
+    ]

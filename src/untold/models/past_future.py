@@ -1,10 +1,10 @@
-"""Past and future on top of any backbone: separate, fuse, and the heads that the losses train.
+"""Past and future on top of any backbone: the separator, its fusion, and heads for the losses.
 
     o_t = finish(readout_t + fusion([z_t; Omega_P; Omega_F]))
 
-where the readout of a Transformer is z_t itself and nothing is left to finish. The fusion starts at
+The readout of a Transformer is z_t itself, and its `finish` changes nothing. The fusion starts at
 zero, so that a model built on a trained backbone begins as that backbone. The redundant capsules
-compete for words and are read by nothing. The heads serve training and analysis alone: a model
+compete for words, but nothing reads them. The heads serve training and analysis alone: a model
 without them translates the same.
 """
 
@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from untold.config import ModelConfig
 from untold.models.backbone import Source, Widths
-from untold.models.capsule_routing import Routed
+from untold.models.capsule_routing import Routed, RoutingPrior
 from untold.models.layers import FeedForward
-from untold.models.routing_prior import RoutingPrior
 from untold.models.separators import SEPARATORS
 from untold.models.translation_table import TranslationTable
 
@@ -27,20 +26,21 @@ __all__ = ["FeedForwardFusion", "Heads", "LinearFusion", "PastFuture", "Separate
 
 @dataclass(frozen=True)
 class Separated:
-    """What was made of the source at every target position (or beam) t."""
+    """Holds past, future and redundant as seen from every target position (or beam) t."""
 
     routed: Routed
-    past: Float[Tensor, "b t p"]  # the capsules of the category, scaled, one after the other
+    past: Float[Tensor, "b t p"]  # the scaled capsules of the category, concatenated
     future: Float[Tensor, "b t f"]
-    shares: Float[Tensor, "b t i g"]  # of each word: past, future, redundant; zero on padding
-    covered: Float[Tensor, "b t i"] | None = None  # after the position: see coverage.py
+    shares: Float[Tensor, "b t i g"]  # past, future, redundant of each word; zero on padding
+    fused: Float[Tensor, "b t o"]  # what past and future add to the readout; zero at first
+    covered: Float[Tensor, "b t i"] | None = None  # after the position: see RoutingPrior
 
 
 class PastFuture(nn.Module):
-    """A separator, its fusion into the decoder, and its heads."""
+    """Joins a separator, its fusion into the decoder, and the heads that losses train."""
 
     def __init__(self, config: ModelConfig, widths: Widths, vocabularies: tuple[int, int]) -> None:
-        """`widths`: of the backbone that all of it sits on; `vocabularies`: sizes, source first."""
+        """`widths` are those of the backbone; `vocabularies` are sizes, source first."""
         super().__init__()
         settings = config.separator
         d_capsule = settings.d_capsule or max(1, widths.output // 2)
@@ -60,18 +60,18 @@ class PastFuture(nn.Module):
         else:
             self.fusion = LinearFusion(widths, sum(capsules))
         self.heads = Heads(capsules, widths, to_state=settings.bca_direction == "capsule_to_state")
-        if settings.lexicon:  # last: all else is drawn as it would be without it
+        if settings.lexicon:  # created last: it changes the random numbers of nothing else
             self.heads.lexicon = TranslationTable(vocabularies, settings.lexicon)
 
     def damp(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """x, of whose gradient only a share goes on to the backbone."""
+        """Returns x, but lets only a share of its gradient through to the backbone."""
         share = self.backbone_gradient
         if share == 1.0:
             return x
         return x.detach() if share == 0.0 else x.detach() + share * (x - x.detach())
 
     def cast(self, source: Source) -> Source:
-        """The source with its votes."""
+        """Adds to the source all that separation needs and that no decoding step changes."""
         states = self.damp(source.states)
         votes = self.separator.cast(states, source.mask)
         if self.coverage is not None:
@@ -84,10 +84,10 @@ class PastFuture(nn.Module):
         states: Float[Tensor, "b t d"],
         covered: Float[Tensor, "b t i"] | None = None,
     ) -> Separated:
-        """Tell the words of a source with votes apart, as seen from decoder states.
+        """Separates the words of a source that was cast, as seen from decoder states.
 
-        `covered`: what each of the states has behind it, if they are one step of several beams;
-        without it they are a whole target, each of them after the other.
+        The states are those of a whole target, one position after another. If `covered` is given,
+        they are one step of several beams, and it holds what each beam has covered before.
         """
         guide, votes, prior = self.damp(states), source.votes, None
         if self.coverage is not None:
@@ -102,18 +102,16 @@ class PastFuture(nn.Module):
             future = future * self.scale[self.counts[0] :, None]
         parts = routed.assignments.split(self.counts, dim=-1)
         shares = torch.stack([part.sum(-1) for part in parts], dim=-1)
-        return Separated(routed, past.flatten(2), future.flatten(2), shares, covered)
-
-    def fuse(self, states: Float[Tensor, "b t d"], separated: Separated) -> Float[Tensor, "b t o"]:
-        """What past and future add to the readout; zero at first."""
-        return self.fusion(states, torch.cat([separated.past, separated.future], dim=-1))
+        past, future = past.flatten(2), future.flatten(2)
+        fused = self.fusion(states, torch.cat([past, future], dim=-1))
+        return Separated(routed, past, future, shares, fused, covered)
 
 
 class FeedForwardFusion(nn.Module):
-    """FFN(norm([z; capsules])), as in the paper."""
+    """Computes FFN(norm([z; capsules])), as in the paper."""
 
     def __init__(self, config: ModelConfig, widths: Widths, capsules: int) -> None:
-        """`capsules`: how wide all that is fed is."""
+        """`capsules` is the width of all capsules that are read."""
         super().__init__()
         width = widths.state + capsules
         self.norm = nn.LayerNorm(width)
@@ -125,28 +123,28 @@ class FeedForwardFusion(nn.Module):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it adds nothing, as at first."""
+        """Says whether the fusion still adds nothing."""
         return not (self.transform.outer.weight.any() or self.transform.outer.bias.any())
 
     def forward(
         self, states: Float[Tensor, "b t d"], capsules: Float[Tensor, "b t w"]
     ) -> Float[Tensor, "b t o"]:
-        """Position by position."""
+        """Fuses position by position."""
         return self.transform(self.norm(torch.cat([states, capsules], dim=-1)))
 
 
 class LinearFusion(nn.Module):
-    """W capsules: nearly free."""
+    """Computes W capsules, which is nearly free."""
 
     def __init__(self, widths: Widths, capsules: int) -> None:
-        """`capsules`: how wide all that is fed is."""
+        """`capsules` is the width of all capsules that are read."""
         super().__init__()
         self.transform = nn.Linear(capsules, widths.output, bias=False)
         nn.init.zeros_(self.transform.weight)
 
     @property
     def is_silent(self) -> bool:
-        """Whether it adds nothing, as at first."""
+        """Says whether the fusion still adds nothing."""
         return not self.transform.weight.any()
 
     def forward(
@@ -154,15 +152,15 @@ class LinearFusion(nn.Module):
         states: Float[Tensor, "b t d"],  # noqa: ARG002
         capsules: Float[Tensor, "b t w"],
     ) -> Float[Tensor, "b t o"]:
-        """Position by position."""
+        """Fuses position by position."""
         return self.transform(capsules)
 
 
 class Heads(nn.Module):
-    """Linear maps between capsules and words (bags) or states (agreement), and a lexicon."""
+    """Holds what only losses read: maps from capsules to words and states, a translation table."""
 
     def __init__(self, capsules: tuple[int, int], widths: Widths, *, to_state: bool) -> None:
-        """`capsules`: how wide past and future are; `to_state`: agreement maps capsules."""
+        """`capsules` are the widths of past and future; `to_state` maps capsules to states."""
         super().__init__()
         self.lexicon: TranslationTable | None = None
         past, future = capsules

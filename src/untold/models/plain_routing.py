@@ -1,4 +1,4 @@
-"""Routing as the paper writes it: slow, plain, and the measure of the fast forms.
+"""Routing as the paper writes it: slow and plain; tests compare the fast form with it.
 
     b[i,j] += w . tanh(W_b [z_t; v[i,j]; Omega[j]])
 
@@ -11,8 +11,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from untold.models.capsule_routing import Routed, squash
-from untold.models.separators import DotAgreement, GuidedRouting, MlpAgreement
+from untold.models.capsule_routing import (
+    DotAgreement,
+    GuidedRouting,
+    MlpAgreement,
+    Routed,
+    squash,
+)
 
 __all__ = ["literal_routing", "split_routing"]
 
@@ -23,7 +28,7 @@ def literal_routing(
     mask: Bool[Tensor, "b i"],
     guide: Float[Tensor, "b t d"],
 ) -> Routed:
-    """Every quantity at its full (b t i j) size, every product anew in every iteration."""
+    """Computes every quantity at its full (b t i j) size, anew in every iteration."""
     (b, i, _), t = states.shape, guide.shape[1]
     votes = gdr.vote(states).unflatten(-1, (sum(gdr.counts), -1))
     votes = votes[:, None].expand(b, t, -1, -1, -1)
@@ -60,7 +65,7 @@ def split_routing(
     mask: Bool[Tensor, "b i"],
     guide: Float[Tensor, "b t d"],
 ) -> Routed:
-    """The MLP agreement with W_z z and W_v v hoisted out of the loop, and nothing else."""
+    """Hoists W_z z and W_v v of the MLP agreement out of the loop, and nothing else."""
     agreement = gdr.agreement
     assert isinstance(agreement, MlpAgreement)
     votes = gdr.vote(states).unflatten(-1, (sum(gdr.counts), -1))[:, None]

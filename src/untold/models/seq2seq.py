@@ -1,7 +1,15 @@
-"""The wiring: backbone, past/future and output layer, in one forward pass and one cached step."""
+"""The whole model: a backbone, an optional past/future separator and copy layer, the output layer.
 
-from dataclasses import dataclass
+`Seq2Seq.forward` predicts all target positions at once, `Seq2Seq.step` predicts one more token from
+a cache. Both return their predictions together with one `Signals` value.
+"""
 
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -11,59 +19,144 @@ from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Time
 from untold.models.copy_mechanism import Copied, CopyLayer
 from untold.models.past_future import PastFuture, Separated
 
-__all__ = ["CoveringState", "Outputs", "Seq2Seq", "Step"]
+__all__ = [
+    "NO_SIGNALS",
+    "CoveringState",
+    "Outputs",
+    "Seq2Seq",
+    "Signals",
+    "SignalsMixin",
+    "Step",
+]
+
+Array = TypeVar("Array", Tensor, np.ndarray)
+OtherArray = TypeVar("OtherArray", Tensor, np.ndarray)
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """What one forward pass over all target positions gives to losses, scoring and analysis."""
+class Signals(Generic[Array]):
+    """Holds what a model shows beside its predictions: at positions t, about source tokens i.
+
+    A signal is None where the model has none or nobody asked for it. The methods go through the
+    fields, so a new signal needs one field here and a value in `_signals`.
+    """
+
+    attention: Float[Array, "*t i"] | None = None  # sums to one over i
+    assignments: Float[Array, "*t i g"] | None = None  # shares of past, future, redundant
+    copying: Float[Array, "*t i"] | None = None  # the probability of copying each source token
+
+    def only(self, names: Collection[str]) -> "Signals[Array]":
+        """Keeps the signals with these names."""
+        known = [field.name for field in fields(self)]
+        for name in names:
+            if name not in known:
+                raise UntoldError(f"unknown signal {name}: choose from {', '.join(known)}")
+        return type(self)(**{name: getattr(self, name) for name in names})
+
+    def map(self, function: Callable[[Array], OtherArray]) -> "Signals[OtherArray]":
+        """Applies `function` to every signal that is there."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        kind: Callable[..., Any] = type(self)
+        return kind(**{k: v if v is None else function(v) for k, v in values.items()})
+
+    def select(self: "Signals[Tensor]", rows: Int[Tensor, " r"]) -> "Signals[Tensor]":
+        """Takes these rows of the first axis."""
+        return self.map(lambda values: values[rows])
+
+    def cpu(self: "Signals[Tensor]") -> "Signals[Tensor]":
+        """Copies to the CPU."""
+        return self.map(lambda values: values.cpu())
+
+    def numpy(self: "Signals[Tensor]") -> "Signals[np.ndarray]":
+        """Copies to the CPU as float32 arrays."""
+        return self.map(lambda values: values.float().cpu().numpy())
+
+    @staticmethod
+    def combine(
+        several: "Sequence[Signals[Tensor]]", function: Callable[[list[Tensor]], Tensor]
+    ) -> "Signals[Tensor]":
+        """Applies `function` to the list of each signal's values, of those that have the signal."""
+        kind, found = type(several[0]), {}
+        for field in fields(kind):
+            values = [getattr(each, field.name) for each in several]
+            values = [value for value in values if value is not None]
+            if values:
+                found[field.name] = function(values)
+        return kind(**found)
+
+    @staticmethod
+    def mean(several: "Sequence[Signals[Tensor]]") -> "Signals[Tensor]":
+        """Averages each signal over those that have it."""
+        return Signals.combine(several, lambda values: torch.stack(values).mean(0))
+
+
+NO_SIGNALS: Signals = Signals()
+
+
+class SignalsMixin(Generic[Array]):
+    """Lets the well-known signals be read without naming `signals`."""
+
+    if TYPE_CHECKING:  # the dataclasses that use this have it as a field
+
+        @property
+        def signals(self) -> Signals[Array]:
+            """Holds all signals."""
+            ...
+
+    @property
+    def attention(self) -> Array | None:
+        """Returns attention weights (... i), which sum to one over the source tokens."""
+        return self.signals.attention
+
+    @property
+    def assignments(self) -> Array | None:
+        """Returns shares (... i g) of past, future and redundant in each source token."""
+        return self.signals.assignments
+
+    @property
+    def copying(self) -> Array | None:
+        """Returns probabilities (... i) of copying each source token."""
+        return self.signals.copying
+
+
+@dataclass(frozen=True)
+class Outputs(SignalsMixin[Tensor]):
+    """Holds what one pass over all target positions gives to losses, scoring and analysis."""
 
     source: Source
     states: Float[Tensor, "b t d"]  # z, the decoder states
     holistic: Float[Tensor, "b t o"]  # o, what the output layer reads
-    attention: Float[Tensor, "b t i"] | None = None
+    signals: Signals[Tensor] = NO_SIGNALS
     separated: Separated | None = None
     copied: Copied | None = None
     timeline: Timeline | None = None
 
-    @property
-    def copying(self) -> Float[Tensor, "b t i"] | None:
-        """The probability of copying each source word."""
-        return None if self.copied is None else self.copied.weights
-
-    @property
-    def assignments(self) -> Float[Tensor, "b t i g"] | None:
-        """Shares of past, future and redundant in each source word."""
-        return None if self.separated is None else self.separated.shares
-
 
 @dataclass(frozen=True)
-class Step:
-    """One decoding step of n beams for each sentence."""
+class Step(SignalsMixin[Tensor]):
+    """Holds the predictions of one decoding step for n beams of each sentence."""
 
     logits: Float[Tensor, "b n v"]
     state: DecoderState
-    attention: Float[Tensor, "b n i"] | None = None
-    assignments: Float[Tensor, "b n i g"] | None = None  # shares of past, future, redundant
-    copying: Float[Tensor, "b n i"] | None = None  # the probability of copying each source word
+    signals: Signals[Tensor] = NO_SIGNALS
 
 
 @dataclass(frozen=True)
 class CoveringState:
-    """The memory of a backbone, and what each hypothesis has covered of its source."""
+    """Adds to a backbone's memory how much of its source each hypothesis has covered."""
 
     backbone: DecoderState
     covered: Float[Tensor, "r i"]
 
     def select(self, rows: Int[Tensor, " s"]) -> "CoveringState":
-        """The memory of the hypotheses at `rows`."""
+        """Keeps the hypotheses at `rows`."""
         return CoveringState(self.backbone.select(rows), self.covered.index_select(0, rows))
 
 
 class Seq2Seq(nn.Module):
-    """p(y_t | y_<t, x) = softmax(E o_t), with E the backbone's output embedding.
+    """Models p(y_t | y_<t, x) = softmax(E o_t), with E the backbone's output embedding.
 
-    With a copy layer it is the mixture of that and of copying words of the source.
+    A copy layer mixes this distribution with one over the words of the source.
     """
 
     def __init__(
@@ -73,7 +166,7 @@ class Seq2Seq(nn.Module):
         copy_layer: CopyLayer | None = None,
         word_prediction: nn.Linear | None = None,
     ) -> None:
-        """`word_prediction`: a head that a loss of that name trains; no translation needs it."""
+        """Translation does not use `word_prediction`: the loss of that name trains this head."""
         super().__init__()
         self.backbone = backbone
         self.past_future = past_future
@@ -88,25 +181,26 @@ class Seq2Seq(nn.Module):
         *,
         attention: bool = False,
     ) -> Outputs:
-        """Teacher-forced: position t has read prefix[:, :t+1] and predicts the token after it."""
+        """Runs with teacher forcing: position t reads prefix[:, :t+1] only."""
         source = self.encode(source_ids, source_mask)
         return self.decode(source, prefix, attention=attention)
 
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Outputs:
-        """The same on a source that is read already."""
+        """Runs with teacher forcing on an encoded source."""
         decoded = self.backbone.decode(source, prefix, attention=attention)
         separated = None
         if self.past_future is not None:
             separated = self.past_future.separate(source, decoded.states)
         holistic = self._read_out(decoded, separated)
         copied = None if self.copy_layer is None else self.copy_layer(source, holistic)
-        states, weights = decoded.states, decoded.attention
-        return Outputs(source, states, holistic, weights, separated, copied, decoded.timeline)
+        signals = _signals(decoded, separated, copied)
+        states, timeline = decoded.states, decoded.timeline
+        return Outputs(source, states, holistic, signals, separated, copied, timeline)
 
     def freeze_backbone(self) -> None:
-        """Let nothing learn that has a part in translations: only the separator and its heads."""
+        """Stops training of all that translations depend on; only the separator still learns."""
         if self.past_future is None:
             raise UntoldError(
                 "a frozen backbone leaves nothing to train: set model.separator.kind to gdr, clf "
@@ -125,29 +219,29 @@ class Seq2Seq(nn.Module):
     def scores(
         self, outputs: Outputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
     ) -> Float[Tensor, "r v"]:
-        """Of the next token at chosen positions: their log-softmax is log p(y_t | y_<t, x)."""
+        """Scores the next token at chosen positions; the log-softmax is log p(y_t | y_<t, x)."""
         logits = self.logits(outputs.holistic[rows, steps])
         if outputs.copied is None:
             return logits
         return outputs.copied.at(rows, steps).mix(logits[:, None])[:, 0]
 
     def logits(self, holistic: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """E o, of what is generated. The losses avoid calling this on whole batches."""
+        """Applies the output layer. The losses avoid calling this on whole batches."""
         return F.linear(holistic, self.output_embedding())
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
-        """E, one row for each target token."""
+        """Returns E, which has one row for each target token."""
         return self.backbone.output_embedding()
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
-        """Read the source once; all decoding steps share the result."""
+        """Encodes the source once; all decoding steps share the result."""
         source = self.backbone.encode(ids, mask)
         if self.past_future is not None:
             source = self.past_future.cast(source)
         return source if self.copy_layer is None else self.copy_layer.cast(source, ids)
 
     def start(self, source: Source, beams: int) -> DecoderState:
-        """The memory of `beams` empty hypotheses for each sentence."""
+        """Creates the memory of `beams` empty hypotheses for each sentence."""
         state = self.backbone.start(source, beams)
         if self.past_future is None or self.past_future.coverage is None:
             return state
@@ -162,27 +256,39 @@ class Seq2Seq(nn.Module):
         *,
         attention: bool = False,
     ) -> Step:
-        """Scores of every hypothesis's next token after reading `last`."""
+        """Scores the next token of every hypothesis after reading its token `last`."""
         covered = None
         if isinstance(state, CoveringState):
             covered, state = state.covered.view(*last.shape, -1), state.backbone
         decoded, state = self.backbone.step(source, last, state, attention=attention)
-        separated = None
+        separated = copied = None
         if self.past_future is not None:
             separated = self.past_future.separate(source, decoded.states, covered)
             if separated.covered is not None:
                 state = CoveringState(state, separated.covered.flatten(0, 1))
-        shares = None if separated is None else separated.shares
         holistic = self._read_out(decoded, separated)
         logits = self.logits(holistic)
-        if self.copy_layer is None:
-            return Step(logits, state, decoded.attention, shares)
-        copied = self.copy_layer(source, holistic)
-        return Step(copied.mix(logits), state, decoded.attention, shares, copied.weights)
+        if self.copy_layer is not None:
+            copied = self.copy_layer(source, holistic)
+            logits = copied.mix(logits)
+        return Step(logits, state, _signals(decoded, separated, copied))
 
     def _read_out(self, decoded: Decoded, separated: Separated | None) -> Float[Tensor, "b t o"]:
-        """o, the holistic context: what the output layer reads."""
+        """Computes o, the holistic context that the output layer reads."""
         readout = decoded.states if decoded.readout is None else decoded.readout
         if self.past_future is not None and separated is not None:
-            readout = readout + self.past_future.fuse(decoded.states, separated)
+            readout = readout + separated.fused
         return self.backbone.finish(readout)
+
+
+def _signals(
+    decoded: Decoded, separated: Separated | None, copied: Copied | None
+) -> Signals[Tensor]:
+    """Collects what the parts of the model show."""
+    if decoded.attention is None and separated is None and copied is None:
+        return NO_SIGNALS
+    return Signals(
+        attention=decoded.attention,
+        assignments=None if separated is None else separated.shares,
+        copying=None if copied is None else copied.weights,
+    )

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from untold.config import Config, parse_config_json
+from untold.corpus.codec import TextCodec
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import MANIFEST, is_complete, new_directory, verify_directory
 from untold.errors import UntoldError
@@ -44,6 +45,12 @@ class TrainedModel:
     model: Seq2Seq
     config: Config
     tokenizers: Tokenizers
+
+    @property
+    def codec(self) -> TextCodec:
+        """Encodes text for this model, on the device where it is now."""
+        device = next(self.model.parameters()).device
+        return TextCodec(self.tokenizers, self.config.data.lowercase, device)
 
 
 def save_model(path: Path, trained: TrainedModel, *, replace: bool = False) -> None:

@@ -1,1 +1,1 @@
-"""From a configuration to a trained model: data, objective, loop, checkpoints."""
+"""Training: data, losses, the trainer, checkpoints, and the run that connects them."""

@@ -1,7 +1,7 @@
-"""A run's checkpoints: each a whole model directory with the optimizer and the progress beside it.
+"""Checkpoints of a run: each is a model directory that also holds the optimizer and the progress.
 
-`latest` is never a link but the newest directory that proves whole; a damaged one is named and the
-one before it is used.
+The latest checkpoint is the newest directory whose checksums are right; damaged ones are reported
+and passed over.
 """
 
 import json
@@ -31,7 +31,7 @@ from untold.training.progress import Progress
 __all__ = ["Checkpoint", "Checkpoints", "restore_optimizer"]
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
-_WEIGHT, _JUDGES = "weight", "judges"  # of what learns beside the model, in OPTIMIZER
+_WEIGHT, _JUDGES = "weight", "judges"  # parts of names in OPTIMIZER
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Checkpoint:
 
     directory: Path
     progress: Progress
-    facts: dict[str, Any]  # what the run was made with: config, data, threads, versions
+    facts: dict[str, Any]  # config, data, threads and versions of the run: see resume.py
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Checkpoints:
         facts: dict[str, Any],
         progress: Progress,
     ) -> None:
-        """Write a checkpoint, then remove all but the newest few up to it.
+        """Writes a checkpoint, then removes all but the newest few up to it.
 
-        Later ones, if any, are damaged and were passed over: they count for nothing, and stay
+        Checkpoints of later steps are damaged and were passed over: they do not count, and stay
         until the run comes to their step again.
         """
         memory = _optimizer_tensors(trained.model, optimizer)
@@ -74,16 +74,16 @@ class Checkpoints:
         _remove(written[: written.index(path) + 1][: -self.keep])
 
     def save_best(self, trained: TrainedModel, progress: Progress) -> None:
-        """Write the best model; the one before it goes only when the new one is whole."""
+        """Writes the best model, and removes the one before it when the new one is complete."""
         _refuse_non_finite(dict(trained.model.named_parameters()), progress.step)
         path = self.run / BEST / _name(progress.step)
         save_model(path, trained, replace=True)
         _remove([other for other in step_directories(self.run / BEST) if other != path])
 
     def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are named and passed over.
+        """Returns the newest intact checkpoint; reports damaged ones and passes them over.
 
-        None for a new run; but if all are damaged, starting over must be someone's decision.
+        None means a new run. If all are damaged, the user must decide to start over.
         """
         directories = step_directories(self.run / CHECKPOINTS)
         for directory in reversed(directories):
@@ -102,7 +102,7 @@ class Checkpoints:
 def restore_optimizer(
     directory: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Put back the optimizer's memory, tensor by tensor, and the judges that it holds."""
+    """Restores the state of the optimizer, and the weights of the judges stored with it."""
     judges = _judges(optimizer)
     parameters = dict(model.named_parameters()) | judges
     tensors = read_tensors(directory / OPTIMIZER)
@@ -132,7 +132,7 @@ def _optimizer_tensors(
 
 
 def _judges(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Networks that learn beside the model, by their names: no part of a model directory."""
+    """Returns the parameters of critic and discriminator by name; no model directory has them."""
     groups = optimizer.param_groups
     pairs = (zip(g["judges"], g["params"], strict=True) for g in groups if "judges" in g)
     return {f"{_JUDGES}.{name}": parameter for some in pairs for name, parameter in some}

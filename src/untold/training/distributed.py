@@ -1,4 +1,4 @@
-"""The processes that share a run, started by torchrun; one process is a world of its own."""
+"""Distributed training: the processes that torchrun started for one run, or this one alone."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -18,34 +18,37 @@ __all__ = ["ProcessGroup"]
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Who this process is among `size` equals. The first one alone writes and speaks."""
+    """The process group of a run. Only the main process writes files and prints.
+
+    With one process every operation returns at once.
+    """
 
     rank: int = 0
-    size: int = 1
+    world_size: int = 1
 
     @classmethod
-    def join(cls, device: str, timeout_minutes: float) -> "ProcessGroup":
-        """Meet the others, if torchrun started any; one that stays silent ends the job in time."""
-        if cls.count() == 1:
+    def init(cls, device: str, timeout_minutes: float) -> "ProcessGroup":
+        """Initialises the process group; a process that stays silent ends the run in time."""
+        if cls.launched_processes() == 1:
             return cls()
         timeout = timedelta(minutes=timeout_minutes)
-        with _meeting():
+        with _collective():
             dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=timeout)
         return cls(dist.get_rank(), dist.get_world_size())
 
     @staticmethod
-    def count() -> int:
-        """How many processes torchrun started; known before they meet."""
+    def launched_processes() -> int:
+        """Returns the number of processes that torchrun started, before `init`."""
         return int(os.environ.get("WORLD_SIZE", "1"))
 
     @staticmethod
-    def local() -> int:
-        """The number of this process on its own machine, which is the number of its GPU."""
+    def local_rank() -> int:
+        """Returns the number of this process on its machine, which is the number of its GPU."""
         return int(os.environ.get("LOCAL_RANK", "0"))
 
-    def leave(self) -> None:
-        """Part from the others."""
-        if self.size > 1 and dist.is_initialized():
+    def destroy(self) -> None:
+        """Destroys the process group."""
+        if self.world_size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
     @property
@@ -53,60 +56,61 @@ class ProcessGroup:
         """True for the one process that writes files and prints."""
         return self.rank == 0
 
-    def total(self, values: Iterable[float], device: torch.device) -> list[float]:
-        """The sum of each value over all processes."""
+    def all_reduce_sum(self, values: Iterable[float], device: torch.device) -> list[float]:
+        """Sums each value over all processes."""
         values = list(values)
-        if self.size == 1:
+        if self.world_size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=device)
-        with _meeting():
+        with _collective():
             dist.all_reduce(tensor)
         return tensor.tolist()
 
     def all_reduce_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Add up everyone's gradients in place, in one message; a missing one counts as zero."""
-        if self.size == 1:
+        """Sums the gradients of all processes in place; a missing gradient counts as zero."""
+        if self.world_size == 1:
             return
         parameters = list(parameters)
         for p in parameters:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
         flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
-        with _meeting():
+        with _collective():
             dist.all_reduce(flat)
         for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
             p.grad = part.view_as(p)
 
-    def share(self, value: Any) -> Any:
-        """The first process's value, in every process."""
-        if self.size == 1:
+    def broadcast(self, value: Any) -> Any:
+        """Returns the main process's value in every process."""
+        if self.world_size == 1:
             return value
         box = [value]
-        with _meeting():
+        with _collective():
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
-    def wait(self) -> None:
-        """Until all processes are here."""
-        if self.size > 1:
-            with _meeting():
+    def barrier(self) -> None:
+        """Waits until all processes have come here."""
+        if self.world_size > 1:
+            with _collective():
                 dist.barrier()
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """The first process is through the block before the others enter it."""
+        """Lets the main process finish the block before the others enter it."""
         if not self.is_main:
-            self.wait()
+            self.barrier()
         yield
         if self.is_main:
-            self.wait()
+            self.barrier()
 
 
 @contextmanager
-def _meeting() -> Iterator[None]:
+def _collective() -> Iterator[None]:
+    """Turns the errors of torch.distributed, which are RuntimeErrors, into one clear line."""
     try:
         yield
-    except RuntimeError as error:  # of which torch's own errors are kinds
+    except RuntimeError as error:
         raise UntoldError(
             "another process of this run has died or stayed silent for train.timeout_minutes; "
             f"resume from the last checkpoint: {error}"

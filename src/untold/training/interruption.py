@@ -12,17 +12,18 @@ __all__ = ["Interrupted", "stop_signals"]
 
 @dataclass
 class Interrupted:
-    """Set by the first SIGTERM or SIGINT: the signal's number, else zero."""
+    """Holds the number of the signal that asked the run to stop; zero means none."""
 
     signal: int = 0
 
 
 @contextmanager
 def stop_signals(*, launched: bool = False) -> Iterator[Interrupted]:
-    """Note the first signal; let a second one do what it did before.
+    """Notes the first signal; a second one has the effect that it had before.
 
-    `launched`: a launcher passes on every signal, and one sent to the whole group (Ctrl-C, a batch
-    system) arrives twice at once; so later ones are ignored, and the launcher kills who lingers.
+    A launcher such as torchrun passes on every signal, so that one sent to the whole group (Ctrl-C,
+    a batch system) arrives twice at once. With `launched`, later signals are ignored, and the
+    launcher kills processes that do not end.
     """
     interrupted = Interrupted()
     before = {kind: signal.getsignal(kind) or signal.SIG_DFL for kind in _kinds()}
@@ -42,7 +43,7 @@ def stop_signals(*, launched: bool = False) -> Iterator[Interrupted]:
 
 
 def _kinds() -> list[signal.Signals]:
-    """Those to note: none that is ignored, and none outside the main thread: Python forbids it."""
+    """Returns the signals to note, none of them ignored; only the main thread may handle any."""
     if threading.current_thread() is not threading.main_thread():
         return []
     kinds = (signal.SIGTERM, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Learning rates as pure functions of the step."""
+"""The learning-rate schedule, a pure function of the step."""
 
 from untold.config import TrainConfig
 
@@ -6,9 +6,9 @@ __all__ = ["learning_rate"]
 
 
 def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
-    """The rate of update `step` (from 1): linear warm-up to the peak, then the schedule.
+    """Computes the rate of update `step` (from 1): a linear warm-up to the peak, then the schedule.
 
-    inverse_sqrt: peak * sqrt(warmup / step); linear: down to nothing after the last of `steps`;
+    inverse_sqrt: peak * sqrt(warmup / step); linear: down to zero after the last of `steps`;
     plateau: peak * factor^reductions; constant: the peak.
     """
     if step <= config.warmup:

@@ -1,4 +1,4 @@
-"""What one update did, and the sums of it between two log lines."""
+"""The result of one update, and the sums of such results between two log lines."""
 
 import math
 from dataclasses import dataclass
@@ -12,30 +12,32 @@ __all__ = ["Meter", "Update"]
 
 @dataclass(frozen=True)
 class Update:
-    """One update. `norm`, `tokens` and `stop` are of all processes, the rest of this one."""
+    """The result of an update. `norm`, `tokens` and `stop` are those of all processes together."""
 
     norm: float  # of the gradient, before it is clipped
     tokens: int
     parts: dict[str, float]
     stop: bool
-    suspects: tuple[int, ...] = ()  # places in the update of batches whose loss is not finite
+    suspects: tuple[int, ...] = ()  # the batches of the update whose loss is not finite
 
     @property
     def is_finite(self) -> bool:
-        """False: the gradient holds NaN or infinity, and the weights were left as they were."""
+        """False means that the gradient held NaN or infinity, and the weights did not change."""
         return math.isfinite(self.norm)
 
 
 class Meter:
-    """Sums since the last log line; updates that were skipped count only as time and tokens."""
+    """Adds up figures since the last log line; skipped updates count only as time and tokens."""
 
-    def __init__(self, world: ProcessGroup, device: torch.device, names: tuple[str, ...]) -> None:
-        """`names`: the figures of the objective."""
-        self._world, self._device, self._names = world, device, names
+    def __init__(
+        self, processes: ProcessGroup, device: torch.device, names: tuple[str, ...]
+    ) -> None:
+        """`names` are the columns of the objective."""
+        self._processes, self._device, self._names = processes, device, names
         self._clear()
 
     def add(self, update: Update, seconds: float) -> None:
-        """Count one update."""
+        """Counts one update."""
         self._all_tokens += update.tokens
         self._seconds += seconds
         self._norm = update.norm
@@ -45,8 +47,10 @@ class Meter:
                 self._parts[name] += value
 
     def figures(self) -> dict[str, float | int | None]:
-        """Means per target token, and the speed, since the last call."""
-        sums = self._world.total([self._parts[name] for name in self._names], self._device)
+        """Returns the means per target token, and the speed, since the last call."""
+        sums = self._processes.all_reduce_sum(
+            [self._parts[name] for name in self._names], self._device
+        )
         figures: dict[str, float | int | None] = {
             name: value / self._tokens if self._tokens else None
             for name, value in zip(self._names, sums, strict=True)

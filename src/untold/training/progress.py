@@ -1,4 +1,4 @@
-"""Where a run stands: a small value that is saved with every checkpoint."""
+"""The progress of a run, which is saved with every checkpoint, and early stopping."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 from untold.config import TrainConfig
 
-__all__ = ["Progress", "Validation", "after_validation", "is_over"]
+__all__ = ["Progress", "Validation", "after_validation", "early_stopping", "is_over"]
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,20 @@ class Validation:
     bleu: float | None = None
 
     def criterion(self, config: TrainConfig) -> float:
-        """What is to grow."""
+        """Returns the number by which models are compared: more is better."""
         return self.bleu if config.best_by == "bleu" and self.bleu is not None else -self.loss
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Everything but weights and optimizer that the next update depends on."""
+    """Holds everything but weights and optimizer that the next update depends on."""
 
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # the first batch of the epoch's plan that was not used yet
+    batch: int = 0  # the first batch of the epoch that was not used yet
     tokens: int = 0
     seconds: float = 0.0
-    skipped: int = 0  # updates left out in a row because they were not finite
+    skipped: int = 0  # updates in a row that were skipped because they were not finite
     best: float | None = None
     best_step: int = 0
     stale: int = 0  # validations since the best one
@@ -39,14 +39,14 @@ class Progress:
     validated: int = 0  # the step of the last validation
 
     def as_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
+        """Returns a plain dictionary."""
         return asdict(self)
 
 
 def after_validation(
     progress: Progress, validation: Validation, config: TrainConfig
 ) -> tuple[Progress, bool]:
-    """The new standing, and whether this model is the best so far. NaN never is."""
+    """Returns the new progress, and True if this model is the best so far; NaN never is."""
     progress = replace(progress, validated=progress.step)
     value = validation.criterion(config)
     if math.isfinite(value) and (progress.best is None or value > progress.best):
@@ -58,9 +58,14 @@ def after_validation(
 
 
 def is_over(progress: Progress, config: TrainConfig) -> bool:
-    """All updates or epochs are done, or patience has run out."""
+    """Decides whether all updates or epochs are done, or the run stops early."""
     return (
         progress.step >= config.steps
         or (config.epochs is not None and progress.epoch >= config.epochs)
-        or (config.patience is not None and progress.stale >= config.patience)
+        or early_stopping(progress, config)
     )
+
+
+def early_stopping(progress: Progress, config: TrainConfig) -> bool:
+    """Decides whether patience has run out: the last validations found no better model."""
+    return config.patience is not None and progress.stale >= config.patience

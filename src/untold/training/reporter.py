@@ -1,4 +1,4 @@
-"""What a run tells: live progress on a terminal, plain lines elsewhere, metrics as JSONL always."""
+"""Reports a run: live progress on a terminal, plain lines elsewhere, metrics as JSONL always."""
 
 import json
 import math
@@ -19,7 +19,7 @@ METRICS = "metrics.jsonl"
 
 
 class Reporter:
-    """Speaks to a person and to metrics.jsonl; to TensorBoard too, where it is installed."""
+    """Writes to the console, to metrics.jsonl and, if it is installed, to TensorBoard."""
 
     def __init__(self, run: Path, steps: int, console: Console | None = None) -> None:
         self.run = run
@@ -32,7 +32,7 @@ class Reporter:
         self._closing = ExitStack()
 
     def begin(self, step: int) -> None:
-        """Start at `step`; metrics of later steps, about to be made again, are dropped."""
+        """Starts at `step` and drops the metrics of later steps, which the run will make again."""
         _cut_metrics(self.run / METRICS, step)
         file = open(self.run / METRICS, "a", encoding="utf-8")  # noqa: SIM115 (see __exit__)
         self._file = self._closing.enter_context(file)
@@ -52,18 +52,18 @@ class Reporter:
             self._closing.enter_context(self._live)
 
     def say(self, line: str) -> None:
-        """One line for a person."""
+        """Prints one line."""
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, step: int) -> None:
-        """An update was made."""
+        """Shows that an update was made."""
         if self._live is not None:
             self._live.update(self._task, completed=step)
 
     def metrics(self, kind: str, step: int, figures: dict[str, float | int | None]) -> None:
-        """Figures of training or validation: kept in metrics.jsonl, shown to the person.
+        """Writes figures of training or validation to metrics.jsonl and prints them.
 
-        JSON knows no NaN and no infinity: they are kept as null.
+        JSON has no NaN and no infinity: they are written as null.
         """
         shown = "  ".join(f"{name} {_short(value)}" for name, value in figures.items())
         figures = {name: _finite(value) for name, value in figures.items()}
@@ -94,16 +94,16 @@ class Reporter:
 
 
 class NullReporter(Reporter):
-    """The reporter of every process but the first: says and writes nothing."""
+    """Prints and writes nothing; every process but the main one has this reporter."""
 
     def begin(self, step: int) -> None:
-        """Nothing to open."""
+        """Opens nothing."""
 
     def say(self, line: str) -> None:
-        """Nothing is said."""
+        """Prints nothing."""
 
     def metrics(self, kind: str, step: int, figures: dict[str, float | int | None]) -> None:
-        """Nothing is kept."""
+        """Writes nothing."""
 
 
 def _short(value: float | int | None) -> str:

@@ -1,14 +1,12 @@
-"""One training run, from configuration to best model: set up, resume or warm-start, train."""
+"""One training run: sets up data, model and objective, resumes or warm-starts, and trains."""
 
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
 
 from untold.config import Config
@@ -17,43 +15,28 @@ from untold.durable import lock_directory, remove_litter
 from untold.errors import UntoldError
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
-from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model, load_weights
-from untold.training.checkpoint import Checkpoint, Checkpoints, restore_optimizer
+from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model
+from untold.threads import ThreadKeeper, is_ours_to_choose
+from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import stop_signals
+from untold.training.losses.objective import check_loss_names
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter, Reporter
+from untold.training.resume import check_unchanged, restore, run_facts
 from untold.training.sequence.rewards import Reward, make_reward
-from untold.training.sequence.sequence_goal import SequenceGoal
+from untold.training.sequence.sequence_objective import make_objective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
-from untold.training.training_data import TrainingData, prepare_data, prepare_tokenizers
+from untold.training.training_data import prepare_data
 from untold.training.validation import make_validator
 from untold.training.warm_start import WarmStart, warm_start
 
 __all__ = ["RunOptions", "TrainResult", "train"]
 
-# Settings that may change between two sittings of one run: an update means the same with any.
-_FREE = {
-    "data.root",
-    "data.bleu_tokenize",
-    "train.steps",
-    "train.epochs",
-    "train.patience",
-    "train.log_every",
-    "train.validate_every",
-    "train.validate_bleu",
-    "train.validate_beam",
-    "train.save_every",
-    "train.keep",
-    "train.threads",
-    "train.device",
-    "train.timeout_minutes",
-}
-
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to start: where to write, what to begin from, and whether a changed resume is allowed."""
+    """Says where a run writes, which model it starts from, and if changed settings may resume."""
 
     out: Path
     init: Path | None = None
@@ -62,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a run ended; `signal` is not zero if it was interrupted, `rank` tells processes apart."""
+    """Says how a run ended; `signal` is not zero if it was interrupted."""
 
     out: Path
     progress: Progress
@@ -71,75 +54,83 @@ class TrainResult:
 
 
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
-    """Train until the run is over; a run that already has checkpoints goes on from the last one."""
+    """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
-    _check_shares(config, ProcessGroup.count())
-    reward = _reward(config)  # what it lacks is known before anything is written
-    world = ProcessGroup.join(device.type, config.train.timeout_minutes)
+    _check_accumulate(config, ProcessGroup.launched_processes())
+    check_loss_names(config.train)  # fails, as the next line does, before anything is written
+    reward = _reward(config)
+    processes = ProcessGroup.init(device.type, config.train.timeout_minutes)
     try:
         if config.train.threads is not None:
             torch.set_num_threads(config.train.threads)
-        voice = Reporter(options.out, config.train.steps) if reporter is None else reporter
-        voice = voice if world.is_main else NullReporter(options.out, config.train.steps)
-        signals = stop_signals(launched=world.size > 1)
-        with _hold(options.out, world), voice, signals as interrupted:
-            return _train(config, options, RunContext(world, voice, interrupted), device, reward)
+        if not processes.is_main:
+            reporter = NullReporter(options.out, config.train.steps)
+        reporter = reporter or Reporter(options.out, config.train.steps)
+        signals = stop_signals(launched=processes.world_size > 1)
+        with _lock(options.out, processes), reporter, signals as interrupted:
+            context = RunContext(processes, reporter, interrupted)
+            return _train(config, options, context, device, reward)
     finally:
-        world.leave()
+        processes.destroy()
 
 
 def _train(
     config: Config,
     options: RunOptions,
-    setting: RunContext,
+    context: RunContext,
     device: torch.device,
     reward: Reward | None,
 ) -> TrainResult:
-    world, reporter = setting.world, setting.reporter
+    processes, reporter = context.processes, context.reporter
     checkpoints = Checkpoints(options.out, config.train.keep)
-    checkpoint = world.share(checkpoints.latest(reporter.say) if world.is_main else None)
-    starts_from = options.init if checkpoint is None else None
-    other = None if starts_from is None else load_model(starts_from)
-    with world.main_process_first():  # it prepares what the others only read
-        tokenizers = _tokenizers(config, options, checkpoint, other)
-        data = prepare_data(config, tokenizers, options.out, reporter.say)
-    facts = _facts(config, data)
+    checkpoint = processes.broadcast(
+        checkpoints.latest(reporter.say) if processes.is_main else None
+    )
+    init = options.init if checkpoint is None else None
+    other = None if init is None else load_model(init)
+    with processes.main_process_first():  # it prepares the files that the others read
+        known = _tokenizers_of_weights(checkpoint, other)
+        data = prepare_data(config, known, options.out, reporter.say)
+    tokenizers = data.tokenizers
+    facts = run_facts(config, data)
     if checkpoint is not None:
-        _check_same(checkpoint, facts, options, reporter)
+        check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
     model = _build(config, tokenizers, reporter)
     warm = None if other is None else warm_start(model, other.model)
     if warm is not None:
-        reporter.say(f"starting from {starts_from}: {warm}")
+        reporter.say(f"starting from {init}: {warm}")
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
     trained = TrainedModel(model.to(device), config, tokenizers)
-    goal = None if reward is None else SequenceGoal(trained, reward)
-    optimizer = make_optimizer(trained, goal)
-    progress = Progress() if checkpoint is None else _restore(checkpoint, trained, optimizer)
+    objective = make_objective(trained, reward)
+    optimizer = make_optimizer(trained, objective)
+    progress = Progress() if checkpoint is None else restore(checkpoint, trained, optimizer)
     validate = None
     if data.valid is not None:
         validate = make_validator(trained, data.valid, data.valid_pairs)
-    hooks = Hooks(validate, goal=goal)
-    if world.is_main:
+    hooks = Hooks(validate, objective=objective)
+    if processes.is_main:
         save = partial(checkpoints.save, trained, optimizer, facts)
-        hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), goal)
+        hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), objective)
+    if keeper := _thread_keeper(trained, context, facts):
+        hooks = replace(hooks, after_update=keeper.recheck)
     reporter.begin(progress.step)
-    progress = Trainer(trained, optimizer, data.train, setting, hooks).run(progress)
-    world.wait()
-    return TrainResult(options.out, progress, setting.interrupted.signal, world.rank)
+    progress = Trainer(trained, optimizer, data.train, context, hooks).run(progress)
+    processes.barrier()
+    return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
 
 
-def _tokenizers(
-    config: Config, options: RunOptions, checkpoint: Checkpoint | None, other: TrainedModel | None
-) -> Tokenizers:
-    """Those that the weights know, whatever has changed since; else the run's own."""
+def _tokenizers_of_weights(
+    checkpoint: Checkpoint | None, other: TrainedModel | None
+) -> Tokenizers | None:
+    """Returns the tokenizers that belong to the weights to start from, if there are such."""
     if checkpoint is not None:
         return Tokenizers.load(checkpoint.directory)
-    return other.tokenizers if other else prepare_tokenizers(config, options.out)
+    return None if other is None else other.tokenizers
 
 
 def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:
-    """The model as it is before its first update."""
+    """Builds the model with the weights that the seed gives."""
     sizes = (len(tokenizers.source), len(tokenizers.target))
     torch.manual_seed(config.train.seed)
     model = build_model_for(tokenizers, config.model)
@@ -162,74 +153,16 @@ def _freeze(model: Seq2Seq, warm: WarmStart | None, *, is_resumed: bool) -> None
     model.freeze_backbone()
 
 
-def _restore(
-    checkpoint: Checkpoint, trained: TrainedModel, optimizer: torch.optim.Optimizer
-) -> Progress:
-    """Weights, optimizer and progress as they were when the checkpoint was written."""
-    load_weights(trained.model, checkpoint.directory)
-    restore_optimizer(checkpoint.directory, trained.model, optimizer)
-    return checkpoint.progress
-
-
-def _check_same(
-    checkpoint: Checkpoint, facts: dict[str, Any], options: RunOptions, reporter: Reporter
-) -> None:
-    """Refuse to go on with another run's settings or data, unless told to."""
-    falls_to_its_end = facts["config"]["train"]["schedule"] == "linear"
-    free = _FREE - {"train.steps"} if falls_to_its_end else _FREE
-    changed = _differences(_completed(checkpoint.facts), facts, free)
-    serious = [line for line in changed if not line.startswith("environment.")]
-    if serious and not options.allow_changed:
-        raise UntoldError(
-            f"{checkpoint.directory} was made with other settings: {'; '.join(serious)}. Restore "
-            "them, choose another --out, or pass --allow-changed"
-        )
-    for line in changed:
-        reporter.say(f"changed since the checkpoint: {line}")
-    reporter.say(f"resuming from {checkpoint.directory} at step {checkpoint.progress.step}")
-
-
-def _completed(facts: dict[str, Any]) -> dict[str, Any]:
-    """A setting that a checkpoint does not know is newer than it, and had its default."""
-    return facts | {"config": _merged(_settings(Config()), facts.get("config", {}))}
-
-
-def _merged(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    return defaults | {
-        key: _merged(defaults.get(key) or {}, value) if isinstance(value, dict) else value
-        for key, value in given.items()
-    }
-
-
-def _differences(before: Any, now: Any, free: set[str], key: str = "") -> list[str]:
-    """Every setting that differs, as `key: old -> new`; free ones are left out."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        lines = []
-        for name in sorted(before.keys() | now.keys()):
-            inner = f"{key}.{name}".strip(".")
-            lines += _differences(before.get(name), now.get(name), free, inner)
-        return lines
-    name = key.removeprefix("config.")
-    is_free = name in free or name.startswith("decode.")
-    return [] if is_free or before == now else [f"{name}: {before} -> {now}"]
-
-
-def _settings(config: Config) -> dict[str, Any]:
-    """As JSON has them; which files the data are in does not matter, what is in them does."""
-    return config.model_dump(mode="json", exclude={"data": {"train", "valid"}})
-
-
-def _facts(config: Config, data: TrainingData) -> dict[str, Any]:
-    return {
-        "config": _settings(config),
-        "data": data.fingerprints(),
-        "environment": {
-            "torch": torch.__version__,
-            "sentencepiece": sentencepiece.__version__,
-            "python": platform.python_version(),
-            "threads": torch.get_num_threads(),
-        },
-    }
+def _thread_keeper(
+    trained: TrainedModel, context: RunContext, facts: dict[str, Any]
+) -> ThreadKeeper | None:
+    """Return None if the user chose the threads, or if several processes must agree on sums."""
+    parameters = list(trained.model.parameters())
+    is_fixed = trained.config.train.threads is not None or context.processes.world_size > 1
+    if is_fixed or parameters[0].is_cuda or not is_ours_to_choose():
+        return None
+    sizes = sum(p.numel() for p in parameters)
+    return ThreadKeeper(sizes, context.reporter.say, facts["environment"]).start()
 
 
 def _device(config: Config) -> torch.device:
@@ -243,17 +176,17 @@ def _device(config: Config) -> torch.device:
         )
     if not use_cuda:
         return torch.device("cpu")
-    torch.cuda.set_device(ProcessGroup.local())
-    return torch.device("cuda", ProcessGroup.local())
+    torch.cuda.set_device(ProcessGroup.local_rank())
+    return torch.device("cuda", ProcessGroup.local_rank())
 
 
 def _reward(config: Config) -> Reward | None:
-    """None: the run does not learn from whole translations."""
+    """Makes the reward of sequence-level training; None means that the run has none."""
     sequence = config.train.sequence
     return make_reward(sequence, config.data.bleu_tokenize) if sequence.is_on else None
 
 
-def _check_shares(config: Config, processes: int) -> None:
+def _check_accumulate(config: Config, processes: int) -> None:
     if config.train.accumulate % processes:
         raise UntoldError(
             f"train.accumulate = {config.train.accumulate} batches an update cannot be shared "
@@ -262,10 +195,10 @@ def _check_shares(config: Config, processes: int) -> None:
 
 
 @contextmanager
-def _hold(out: Path, world: ProcessGroup) -> Iterator[None]:
-    """One run a directory: the first process locks it and clears what a crash left."""
-    with lock_directory(out) if world.is_main else nullcontext():
-        if world.is_main:
+def _lock(out: Path, processes: ProcessGroup) -> Iterator[None]:
+    """Locks the directory of the run and clears what a crash left, in the main process."""
+    with lock_directory(out) if processes.is_main else nullcontext():
+        if processes.is_main:
             for parent in (out, out / CHECKPOINTS, out / BEST, out / "corpus"):
                 remove_litter(parent)
         yield

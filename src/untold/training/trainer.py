@@ -1,66 +1,76 @@
-"""The training loop: updates that depend on (seed, step) and the weights alone.
+"""The trainer: its updates depend only on (seed, step) and the weights.
 
-Random numbers are drawn from a generator seeded by (seed, step, batch of the update), never carried
-over: so a resumed run repeats an uninterrupted one bit for bit, and two processes that share an
-update drop out the same values as one process that makes it alone.
+Before each batch the random generator is seeded with (seed, step, place of the batch in the
+update). So a resumed run repeats an uninterrupted one bit for bit, and two processes that share an
+update draw the same dropout as one process that makes it alone.
 """
 
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from untold.corpus.batching import Batch, BatchPlan, Ids, PairStore, plan_epoch
+from untold.config import TrainConfig
+from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
 from untold.training.learning_rate_schedule import learning_rate
-from untold.training.losses.objective import Goal, objective, parts_of
+from untold.training.losses.objective import Objective
 from untold.training.meter import Meter, Update
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.reporter import Reporter
 
-__all__ = ["Hooks", "RunContext", "Trainer", "make_optimizer"]
+__all__ = ["Hooks", "RunContext", "Trainer", "make_optimizer", "mixed_precision"]
 
-_SHOWN = 8  # places named in one message
+_SHOWN = 8  # pairs that one message names at most
 
 
-def _nothing(_: Progress) -> None:
-    """The hook of a process that writes nothing."""
+def _nothing(_: Progress | int) -> None:
+    """Does nothing: the hook of a process that writes no files."""
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a run does between its updates; `validate` is called in the first process alone.
+    """Connects a trainer to its run; only the main process calls `validate`.
 
-    `goal` is what the updates minimise, if it is not the plain objective.
+    Without `objective` the trainer minimises the plain one.
     """
 
     validate: Callable[[], Validation] | None = None
     save: Callable[[Progress], None] = _nothing
     save_best: Callable[[Progress], None] = _nothing
-    goal: Goal | None = None
+    objective: Objective | None = None
+    after_update: Callable[[int], None] = _nothing
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What surrounds a run: its processes, whom it talks to, and whether it is to stop."""
+    """Holds the processes of a run, its reporter, and the signal that asks it to stop."""
 
-    world: ProcessGroup
+    processes: ProcessGroup
     reporter: Reporter
     interrupted: Interrupted
 
 
-def make_optimizer(trained: TrainedModel, goal: Goal | None = None) -> torch.optim.Optimizer:
-    """Adam, or AdamW where weights decay; fused, which is the fast form on every device.
+def mixed_precision(device: torch.device, config: TrainConfig) -> torch.autocast:
+    """Makes the context in which losses are computed: bf16 where train.precision asks for it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
 
-    A goal's judges have a group of their own, which names them: they are saved with the optimizer.
+
+def make_optimizer(
+    trained: TrainedModel, objective: Objective | None = None
+) -> torch.optim.Optimizer:
+    """Makes Adam, or AdamW for weight decay, in the fused form, which is the fastest.
+
+    The judges of an objective have a group of their own with their names, since checkpoints save
+    them with the optimizer.
     """
     config = trained.config.train
     kind = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
@@ -72,7 +82,7 @@ def make_optimizer(trained: TrainedModel, goal: Goal | None = None) -> torch.opt
     learners: list[dict[str, Any]] = [
         {"params": parameters, "factor": factor} for factor, parameters in groups.items()
     ]
-    if judges := {} if goal is None else dict(goal.judges.named_parameters()):
+    if judges := {} if objective is None else dict(objective.judges.named_parameters()):
         group = {"params": list(judges.values()), "judges": list(judges)}
         learners.append(group | {"factor": config.sequence.judge_rate})
     return kind(
@@ -86,14 +96,14 @@ def make_optimizer(trained: TrainedModel, goal: Goal | None = None) -> torch.opt
 
 
 class Trainer:
-    """Trains one model on one store of pairs; `run` returns when it is over or interrupted."""
+    """Trains one model on one store of pairs until the run is over or interrupted."""
 
     def __init__(
         self,
         trained: TrainedModel,
         optimizer: torch.optim.Optimizer,
         store: PairStore,
-        setting: RunContext,
+        context: RunContext,
         hooks: Hooks,
     ) -> None:
         self.trained = trained
@@ -101,23 +111,20 @@ class Trainer:
         self.config = trained.config.train
         self.optimizer = optimizer
         self.store = store
-        self.world, self.reporter = setting.world, setting.reporter
-        self.interrupted = setting.interrupted
+        self.processes, self.reporter = context.processes, context.reporter
+        self.interrupted = context.interrupted
         self.hooks = hooks
-        self.device = next(trained.model.parameters()).device
-        self.names = parts_of(trained.model, self.config)
-        self.learners: list[torch.nn.Module] = [trained.model]
-        if hooks.goal is not None:
-            self.names = hooks.goal.names
-            self.learners.append(hooks.goal.judges)
+        self.codec = trained.codec
+        self.device = self.codec.device
+        self.objective = hooks.objective or Objective(trained.model, self.config)
         self._plan: tuple[int, BatchPlan] | None = None
 
     def run(self, progress: Progress) -> Progress:
-        """Update until the run is over; validate, save and report on the way."""
-        if self._is_validation_due(progress):  # put off when the run was interrupted
+        """Makes updates until the run is over; validates, saves and reports on the way."""
+        if self._is_validation_due(progress):  # the interrupted run had put it off
             progress = self._validate(progress)
             self.hooks.save(progress)
-        meter = Meter(self.world, self.device, self.names)
+        meter = Meter(self.processes, self.device, self.objective.names)
         while not is_over(progress, self.config):
             began = time.perf_counter()
             update, progress = self._advance(progress)
@@ -125,9 +132,10 @@ class Trainer:
             progress = replace(progress, seconds=progress.seconds + seconds)
             meter.add(update, seconds)
             self.reporter.step(progress.step)
+            self.hooks.after_update(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
-            if update.stop:  # saved at once: who asks a run to stop does not wait for a validation
+            if update.stop:  # saves at once, without a validation, since someone waits
                 self.hooks.save(progress)
                 return progress
             if self._is_validation_due(progress):
@@ -136,73 +144,56 @@ class Trainer:
                 self.hooks.save(progress)
         return progress
 
-    def _advance(self, progress: Progress) -> tuple[Update, Progress]:
-        progress, plan = self._place(progress)
-        numbers = range(progress.batch, min(progress.batch + self.config.accumulate, len(plan)))
-        progress = replace(progress, step=progress.step + 1)
-        update = self._update(progress, self._own_batches(plan, numbers, progress.epoch))
-        progress = replace(
-            progress,
-            batch=numbers.stop,
-            tokens=progress.tokens + update.tokens,
-            skipped=0 if update.is_finite else progress.skipped + 1,
-        )
-        if not update.is_finite:
-            self._note_skipped(progress, update, [plan.indices(number) for number in numbers])
-        if numbers.stop == len(plan):
-            progress = replace(progress, epoch=progress.epoch + 1, batch=0)
-        return update, progress
+    def update(self, progress: Progress, batches: Sequence[tuple[int, Batch]]) -> Update:
+        """Makes one optimizer step on the mean loss per target token of all batches.
 
-    def _place(self, progress: Progress) -> tuple[Progress, BatchPlan]:
-        """The epoch to read from, and its plan."""
-        plan = self._epoch_plan(progress.epoch)
-        if progress.batch < len(plan):
-            return progress, plan
-        # The epoch has become shorter since the checkpoint: a resumed run was allowed to change.
-        progress = replace(progress, epoch=progress.epoch + 1, batch=0)
-        return progress, self._epoch_plan(progress.epoch)
-
-    def _update(self, progress: Progress, batches: list[tuple[int, Batch]]) -> Update:
-        """One optimizer step on the mean loss per target token of the whole effective batch."""
+        `batches` are those of this process, on its device, each with its place in the update.
+        """
         self.model.train()
         if self.config.freeze_backbone:
-            self.model.backbone.eval()  # it is observed as it translates, without dropout
-        own, told = sum(batch.target_tokens for _, batch in batches), self.interrupted.signal != 0
-        tokens, stop = self.world.total([float(own), float(told)], self.device)
-        if stop and not told:  # another process was
-            self.interrupted.signal = signal.SIGTERM
+            self.model.backbone.eval()  # the frozen model works as in translation, without dropout
+        local_tokens = sum(batch.target_tokens for _, batch in batches)
+        tokens, stop = self._agree(local_tokens)
         self.optimizer.zero_grad(set_to_none=True)
-        sums, suspects = dict.fromkeys(self.names, 0.0), []
+        sums, suspects = dict.fromkeys(self.objective.names, 0.0), []
         for position, batch in batches:
-            parts = self._backward(batch, tokens, progress.step, position)
-            sums = {name: sums[name] + parts.get(name, 0.0) for name in self.names}
+            torch.manual_seed(_seed(self.config.seed, progress.step, position))
+            with mixed_precision(self.device, self.config):
+                losses = self.objective(batch, progress.step)
+            if losses.total.requires_grad:  # a frozen run learns nothing before its losses begin
+                (losses.total / tokens).backward()
+            parts = {name: float(value) for name, value in losses.parts.items()}
+            sums = {name: sums[name] + parts.get(name, 0.0) for name in sums}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)
-        learning = (p for each in self.learners for p in each.parameters() if p.requires_grad)
-        self.world.all_reduce_gradients(learning)
-        norm = self._clip()
+        norm = self._reduce_and_clip()
         if math.isfinite(norm):
+            rate = learning_rate(self.config, progress.step, progress.reductions)
             for group in self.optimizer.param_groups:
-                rate = learning_rate(self.config, progress.step, progress.reductions)
                 group["lr"] = rate * group["factor"]
             self.optimizer.step()
-        return Update(norm, int(tokens), sums, stop > 0, tuple(suspects))
+        return Update(norm, tokens, sums, stop, tuple(suspects))
 
-    def _backward(self, batch: Batch, tokens: float, step: int, position: int) -> dict[str, float]:
-        """Add one batch's share of the gradient; returns the figures of its losses."""
-        torch.manual_seed(_seed(self.config.seed, step, position))
-        bf16 = self.config.precision == "bf16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-            minimised = self.hooks.goal or objective
-            losses = minimised(self.model, batch.to(self.device), self.config, step)
-        if losses.total.requires_grad:  # nothing learns before a frozen run's losses begin
-            (losses.total / tokens).backward()
-        return {name: float(value) for name, value in losses.parts.items()}
+    def _agree(self, local_tokens: int) -> tuple[int, bool]:
+        """Sums the target tokens over all processes; True if any process was asked to stop."""
+        stop_requested = self.interrupted.signal != 0
+        tokens, stops = self.processes.all_reduce_sum(
+            [float(local_tokens), float(stop_requested)], self.device
+        )
+        if stops and not stop_requested:  # another process got the signal
+            self.interrupted.signal = signal.SIGTERM
+        return int(tokens), stops > 0
 
-    def _clip(self) -> float:
-        """The model's norm, or one that is not finite; each learner is clipped by its own."""
+    def _reduce_and_clip(self) -> float:
+        """Sums gradients over all processes and clips model and judges, each by its own norm.
+
+        Returns the norm of the model, or the first one that is not finite.
+        """
+        learners = (self.model, self.objective.judges)
+        learning = (p for each in learners for p in each.parameters() if p.requires_grad)
+        self.processes.all_reduce_gradients(learning)
         norms = []
-        for learner in self.learners:
+        for learner in learners:
             gradients = [p.grad for p in learner.parameters() if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
             if self.config.clip and torch.isfinite(norm):
@@ -210,24 +201,39 @@ class Trainer:
             norms.append(float(norm))
         return next((norm for norm in norms if not math.isfinite(norm)), norms[0])
 
-    def _own_batches(self, plan: BatchPlan, numbers: range, epoch: int) -> list[tuple[int, Batch]]:
-        """This process's share of an update: every size-th batch, with its place in the update."""
-        batches = []
-        for position in range(self.world.rank, len(numbers), self.world.size):
-            pairs = plan.read(self.store, numbers[position])
-            if self.trained.config.tokenizer.dropout:
-                pairs = self._resample(pairs, _seed(self.config.seed, epoch, numbers[position]))
-            batches.append((position, plan.batch(pairs, numbers[position])))
-        return batches
+    def _advance(self, progress: Progress) -> tuple[Update, Progress]:
+        """Reads the batches of the next update and makes it."""
+        plan = self._epoch_plan(progress.epoch)
+        if progress.batch >= len(plan):  # settings were changed: the epoch has fewer batches now
+            progress = replace(progress, epoch=progress.epoch + 1, batch=0)
+            plan = self._epoch_plan(progress.epoch)
+        numbers = range(progress.batch, min(progress.batch + self.config.accumulate, len(plan)))
+        progress = replace(progress, step=progress.step + 1)
+        update = self.update(progress, self._local_batches(plan, numbers, progress.epoch))
+        progress = replace(
+            progress,
+            batch=numbers.stop,
+            tokens=progress.tokens + update.tokens,
+            skipped=0 if update.is_finite else progress.skipped + 1,
+        )
+        if not update.is_finite:
+            self._report_skipped(progress, update, [plan.indices(number) for number in numbers])
+        if numbers.stop == len(plan):
+            progress = replace(progress, epoch=progress.epoch + 1, batch=0)
+        return update, progress
 
-    def _resample(self, pairs: list[tuple[Ids, Ids]], seed: int) -> list[tuple[Ids, Ids]]:
-        """Cut the words of the pairs anew, with BPE-dropout; batches grow somewhat by it."""
-        dropout, tokenizers = self.trained.config.tokenizer.dropout, self.trained.tokenizers
-        sides = []
-        for number, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-            texts = [tokenizer.decode([int(i) for i in pair[number]]) for pair in pairs]
-            sides.append(tokenizer.encode_sampled(texts, dropout, seed + number))
-        return list(zip(*sides, strict=True))
+    def _local_batches(
+        self, plan: BatchPlan, numbers: range, epoch: int
+    ) -> list[tuple[int, Batch]]:
+        """Reads this process's share of an update: every world_size-th batch, with its place."""
+        batches = []
+        for position in range(self.processes.rank, len(numbers), self.processes.world_size):
+            pairs = plan.read(self.store, numbers[position])
+            if dropout := self.trained.config.tokenizer.dropout:
+                seed = _seed(self.config.seed, epoch, numbers[position])
+                pairs = self.codec.resample(pairs, dropout, seed)  # makes batches somewhat longer
+            batches.append((position, self.codec.batch(pairs, plan.indices(numbers[position]))))
+        return batches
 
     def _epoch_plan(self, epoch: int) -> BatchPlan:
         if self._plan is None or self._plan[0] != epoch:
@@ -243,7 +249,9 @@ class Trainer:
         if self.hooks.validate is None:
             return replace(progress, validated=progress.step)
         self.model.eval()
-        validation = self.world.share(self.hooks.validate() if self.world.is_main else None)
+        validation = self.processes.broadcast(
+            self.hooks.validate() if self.processes.is_main else None
+        )
         progress, is_best = after_validation(progress, validation, self.config)
         figures = {
             "loss": validation.loss,
@@ -260,9 +268,9 @@ class Trainer:
         figures = meter.figures() | {"rate": rate, "epoch": progress.epoch}
         self.reporter.metrics("train", progress.step, figures)
 
-    def _note_skipped(self, progress: Progress, update: Update, rows: list[np.ndarray]) -> None:
-        """Name the pairs whose loss is not finite; all of the update's, if each loss is."""
-        flags = self.world.total(
+    def _report_skipped(self, progress: Progress, update: Update, rows: list[np.ndarray]) -> None:
+        """Names the pairs whose loss is not finite, or all of them if every loss is finite."""
+        flags = self.processes.all_reduce_sum(
             [float(k in update.suspects) for k in range(len(rows))], self.device
         )
         named = [row for row, flag in zip(rows, flags, strict=True) if flag] or rows

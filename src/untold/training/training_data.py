@@ -1,15 +1,16 @@
-"""From the corpora that a configuration names to a tokenizer and stores in the run's directory."""
+"""Training data: makes the tokenizers and the stores of encoded pairs in the run's directory."""
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from untold.config import Config
+from untold.corpus.codec import TextCodec, normalise
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
-from untold.corpus.readers import fingerprint_corpus, read_pairs
-from untold.corpus.store import PairEncoder, Store, prepare
+from untold.corpus.store import Store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
@@ -19,59 +20,64 @@ __all__ = ["TrainingData", "prepare_data", "prepare_tokenizers"]
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a run reads: ids from disk for training, text too for validation."""
+    """Holds the stores of a run, and the validation pairs as text."""
 
+    tokenizers: Tokenizers
     train: Store
     valid: Store | None
     valid_pairs: list[tuple[str, str]]
 
     def fingerprints(self) -> dict[str, str]:
-        """Change when the training or validation data do."""
+        """Returns hashes that change when the training or validation data change."""
         stores = {"train": self.train} | ({"valid": self.valid} if self.valid else {})
         return {name: store.fingerprint for name, store in stores.items()}
 
 
-def prepare_tokenizers(config: Config, run: Path) -> Tokenizers:
-    """The run's tokenizers: those it has if they fit, else learnt from its training data."""
-    directory = run / "tokenizer"
-    root = Path(config.data.root)
-    if not config.data.train:
+def prepare_data(
+    config: Config, tokenizers: Tokenizers | None, run: Path, say: Callable[[str], None]
+) -> TrainingData:
+    """Encodes both corpora, or opens the stores that an earlier start of the run made.
+
+    Without tokenizers it trains them, or loads those of an earlier start. Each corpus is read once.
+    """
+    root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
+    with CorpusText(config.data.train, root, run) as text:
+        if tokenizers is None:
+            tokenizers = prepare_tokenizers(config, text, run)
+        codec = TextCodec(tokenizers, config.data.lowercase)
+        train = prepare(run / "corpus" / "train", text, codec, limits)
+    say(f"training data: {train.report}")
+    if config.data.valid is None:
+        return TrainingData(tokenizers, train, None, [])
+    with CorpusText([config.data.valid], root, run) as text:
+        valid = prepare(run / "corpus" / "valid", text, codec, limits)
+        pairs = [(pair.source, pair.target) for pair in text.pairs()]
+    say(f"validation data: {valid.report}")
+    return TrainingData(tokenizers, train, valid, pairs)
+
+
+def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizers:
+    """Loads the tokenizers of the run if they fit its data, and else trains them."""
+    if not text.corpora:
         raise UntoldError("data.train is empty: name the files to train on")
     described = {
-        "corpora": [fingerprint_corpus(corpus, root) for corpus in config.data.train],
+        "corpora": text.fingerprints(),
         "settings": config.tokenizer.model_dump(exclude={"dropout"}),
         "lowercase": config.data.lowercase,
     }
     fingerprint = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+    directory = run / "tokenizer"
     if _has(directory, fingerprint):
         return Tokenizers.load(directory)
-    tokenizers = train_tokenizers(config.tokenizer, _texts(config, 0), _texts(config, 1))
+    sides = (
+        (normalise(line, lowercase=config.data.lowercase) for line in text.side(number))
+        for number in (0, 1)
+    )
+    tokenizers = train_tokenizers(config.tokenizer, *sides)
     with new_directory(directory, replace=True) as unfinished:
         tokenizers.save(unfinished)
         (unfinished / "fingerprint").write_text(fingerprint)
     return tokenizers
-
-
-def prepare_data(
-    config: Config, tokenizers: Tokenizers, run: Path, say: Callable[[str], None]
-) -> TrainingData:
-    """Tokenised stores of both corpora, made now or found from an earlier start of the run."""
-    root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
-    encoder = PairEncoder(
-        tokenizers.source.encode,
-        tokenizers.target.encode,
-        max(len(tokenizers.source), len(tokenizers.target)),
-        tokenizers.fingerprint,
-        config.data.lowercase,
-    )
-    train = prepare(run / "corpus" / "train", config.data.train, root, encoder, limits)
-    say(f"training data: {train.report}")
-    if config.data.valid is None:
-        return TrainingData(train, None, [])
-    valid = prepare(run / "corpus" / "valid", [config.data.valid], root, encoder, limits)
-    say(f"validation data: {valid.report}")
-    pairs = [(pair.source, pair.target) for pair in read_pairs(config.data.valid, root)]
-    return TrainingData(train, valid, pairs)
 
 
 def _has(directory: Path, fingerprint: str) -> bool:
@@ -80,10 +86,3 @@ def _has(directory: Path, fingerprint: str) -> bool:
     except UntoldError:
         return False
     return (directory / "fingerprint").read_text() == fingerprint
-
-
-def _texts(config: Config, side: int) -> Iterator[str]:
-    for corpus in config.data.train:
-        for pair in read_pairs(corpus, Path(config.data.root)):
-            text = (pair.source, pair.target)[side]
-            yield text.lower() if config.data.lowercase else text

@@ -1,4 +1,4 @@
-"""How good the model is on the validation corpus: loss per token, and BLEU of its translations."""
+"""Validation: the loss per token on the validation corpus, and BLEU of the translations."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,7 @@ from untold.corpus.batching import Batch, PairStore, plan_epoch
 from untold.evaluation.metrics import corpus_scores
 from untold.storage.model_directory import TrainedModel
 from untold.training.losses.cross_entropy import translation_loss
-from untold.training.losses.objective import objective
+from untold.training.losses.objective import Objective
 from untold.training.progress import Validation
 from untold.translator import Translator
 
@@ -18,7 +18,7 @@ __all__ = ["auxiliary_loss", "make_validator", "validation_loss"]
 def make_validator(
     trained: TrainedModel, store: PairStore, pairs: list[tuple[str, str]]
 ) -> Callable[[], Validation]:
-    """A function that validates the model as it is when called; it draws no random numbers."""
+    """Makes a function that validates the current model without drawing random numbers."""
     config = trained.config
 
     def validate() -> Validation:
@@ -31,7 +31,7 @@ def make_validator(
         translations = Translator([trained], decode).translate([source for source, _ in pairs])
         (bleu,) = corpus_scores(
             [translation.text for translation in translations],
-            [_prepare(target, config.data.lowercase) for _, target in pairs],
+            [trained.codec.normalise(target) for _, target in pairs],
             ("bleu",),
             tokenize=config.data.bleu_tokenize,
         )
@@ -42,7 +42,7 @@ def make_validator(
 
 @torch.inference_mode()
 def validation_loss(trained: TrainedModel, store: PairStore) -> float:
-    """-log p(y|x) per target token, without label smoothing."""
+    """Computes -log p(y|x) per target token, without label smoothing."""
     model = trained.model
     total, tokens = 0.0, 0
     for batch in _batches(trained, store):
@@ -54,23 +54,18 @@ def validation_loss(trained: TrainedModel, store: PairStore) -> float:
 
 @torch.inference_mode()
 def auxiliary_loss(trained: TrainedModel, store: PairStore) -> float:
-    """Bags and content agreement with their full weights, per target token, as in training."""
+    """Computes the losses of a frozen backbone's heads per target token, with full weights."""
     config = trained.config.train
     settings = {"freeze_backbone": True, "bow_share": 1.0, "counterfactual": 0.0}
-    full = config.model_copy(update=settings)
+    objective = Objective(trained.model, config.model_copy(update=settings))
     total, tokens = 0.0, 0
     last = config.auxiliary_start + config.auxiliary_warmup + 1
     for batch in _batches(trained, store):
-        total += float(objective(trained.model, batch, full, last).total)
+        total += float(objective(batch, last).total)
         tokens += batch.target_tokens
     return total / tokens
 
 
 def _batches(trained: TrainedModel, store: PairStore) -> Iterator[Batch]:
-    device = next(trained.model.parameters()).device
     plan = plan_epoch(store, trained.config.train.batch_tokens, seed=0, epoch=0, shuffle=False)
-    return (batch.to(device) for batch in plan.batches(store))
-
-
-def _prepare(text: str, lowercase: bool) -> str:
-    return text.lower() if lowercase else text
+    return plan.batches(store, trained.codec.batch)

@@ -1,4 +1,4 @@
-"""Starting from another model: every tensor that fits is taken over, and all of it is reported."""
+"""Warm start: a new model takes over every tensor of another one that fits, and reports it."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ __all__ = ["WarmStart", "warm_start"]
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Names of parameters: taken over, new in this model, and ignored of the other one."""
+    """Names the parameters that were taken over, are new, and were ignored in the other model."""
 
     matched: tuple[str, ...]
     new: tuple[str, ...]
@@ -26,7 +26,7 @@ class WarmStart:
 
 @torch.no_grad()
 def warm_start(model: nn.Module, other: nn.Module) -> WarmStart:
-    """Copy into `model` each parameter of `other` that has the same name and shape."""
+    """Copies into `model` each parameter of `other` that has the same name and shape."""
     theirs = dict(other.named_parameters())
     matched = []
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Links as Pharaoh writes them: what they mean, and what is not one."""
+"""Alignments in Pharaoh format are read and scored, and malformed links are refused."""
 
 from pathlib import Path
 

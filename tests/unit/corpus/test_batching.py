@@ -1,4 +1,4 @@
-"""Batches by hand: what collate writes, and where plans cut."""
+"""Checks by hand the tensors that collate makes, and the batches that plans cut."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from untold.corpus.vocabulary import BOS, EOS, PAD
 
 
 class Lengths:
-    """A store that knows only how long its pairs are; pair k is full of the number k + 4."""
+    """Knows only the lengths of its pairs; pair k repeats the number k + 4."""
 
     def __init__(self, *pairs):
         self.pairs = pairs

@@ -1,4 +1,4 @@
-"""The engine of the synchronous grammars, on grammars of a few lines."""
+"""Tests the engine of the synchronous grammars on grammars of a few lines."""
 
 import os
 import re
@@ -26,13 +26,13 @@ def grammar(rules: str, head: str = HEAD):
 
 
 def everything(rules: str, head: str = HEAD, draws: int = 200) -> set[str]:
-    """All the pairs that many draws bring, as `source | target`."""
+    """Returns all pairs that many draws give, as `source | target`."""
     pairs = islice(grammar(rules, head).stream(seed=1), draws)
     return {f"{' '.join(p.source)} | {' '.join(p.target)}" for p in pairs}
 
 
 def only(rules: str, head: str = HEAD) -> Sample:
-    """The one pair of a grammar without choice."""
+    """Returns the only pair of a grammar without choices."""
     return grammar(rules, head).sample(Random(0))
 
 
@@ -264,7 +264,7 @@ def test_the_same_seed_gives_the_same_pairs():
 
 
 def documented() -> str:
-    """The grammar that docs/grammars.md shows."""
+    """Returns the grammar that docs/grammars.md shows."""
     text = (Path(__file__).parents[3] / "docs" / "grammars.md").read_text(encoding="utf-8")
     return re.findall(r"```\n(languages.*?)```", text, re.DOTALL)[0]
 

@@ -1,4 +1,4 @@
-"""Every mistake in a grammar file is met at loading, with file, line and cure."""
+"""Every mistake in a grammar file is reported when it is loaded, with file, line and cure."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""The Chinese-English grammar: what it must derive, what it must not, and what aligns with what.
+"""Tests what the Chinese-English grammar must derive, must not derive, and must align.
 
-The grammar is asked in a process of its own: its inner loops, checked call by call, take minutes.
+A process without type checks runs the grammar: with them its inner loops would take minutes.
 """
 
 import json
@@ -36,7 +36,7 @@ json.dump(answers, sys.stdout)
 
 @dataclass(frozen=True)
 class Pair:
-    """A sampled pair."""
+    """Holds a sampled pair."""
 
     source: list[str]
     target: list[str]
@@ -202,7 +202,7 @@ ALIGNED = [
 
 @pytest.fixture(scope="module")
 def answers() -> dict:
-    """What the grammar says to all questions of this file."""
+    """Returns the answers of the grammar to all questions of this file."""
     pairs = [case.values[:2] for case in (*RIGHT, *WRONG, *ALIGNED)]
     asked = [sys.executable, "-c", ASK]
     done = subprocess.run(asked, input=json.dumps(pairs), capture_output=True, text=True)
@@ -217,7 +217,7 @@ def samples(answers: dict) -> list[Pair]:
 
 @pytest.fixture(scope="module")
 def derived(answers: dict) -> dict[tuple[str, str], list[list[int]] | None]:
-    """Each pair that was asked for, with its alignment if the grammar has it."""
+    """Maps each pair that a test asks for to its alignment, if the grammar has the pair."""
     return {(source, target): alignment for source, target, alignment in answers["derived"]}
 
 
@@ -242,7 +242,7 @@ def test_does_not_derive(derived: dict, source: str, target: str):
 
 @pytest.mark.parametrize(("source", "target", "expected"), ALIGNED)
 def test_alignment(derived: dict, source: str, target: str, expected: str):
-    """By words: no word stands twice on a side here."""
+    """The expected links name words, because no word occurs twice on a side here."""
     words = source.split(), target.split()
     links = {f"{words[0][s]}-{words[1][t]}" for s, t in derived[source, target] or []}
     assert links == set(expected.split())

@@ -1,11 +1,11 @@
-"""References with a clause less: which, how many, and what stays."""
+"""Clauses are deleted from the right references, and everything else stays."""
 
 import itertools
 
 import pytest
 
 from untold.corpus.grammars import Sample, load_grammar, write_sample
-from untold.corpus.grammars.noise import clauses, delete_clauses, without
+from untold.corpus.grammars.noise import clause_spans, delete_clauses, remove_span
 from untold.corpus.lines import read_lines
 from untold.errors import UntoldError
 
@@ -26,22 +26,22 @@ INNER = sample(
 
 
 def test_a_clause_goes_with_its_commas_and_its_links():
-    found = {" ".join(without(INNER, *place).target) for place in clauses(INNER)}
+    found = {" ".join(remove_span(INNER, *place).target) for place in clause_spans(INNER)}
     assert found == {
         "Die hier schläft , jetzt immer .",
         "Er sieht die Katze jetzt immer .",
         "Er sieht die Katze , die hier schläft .",
     }
-    shorter = without(INNER, 4, 9)
+    shorter = remove_span(INNER, 4, 9)
     assert shorter.alignment == ((0, 0), (1, 1), (2, 2), (3, 3), (7, 4), (8, 6))
     assert shorter.source == INNER.source
 
 
 def test_the_next_word_takes_over_a_capital():
-    found = [" ".join(without(FIRST, *place).target) for place in clauses(FIRST)]
+    found = [" ".join(remove_span(FIRST, *place).target) for place in clause_spans(FIRST)]
     assert found == ["Wenn es regnet ."], "more than half of the sentence stays"
-    assert without(FIRST, 0, 4).target == ("Schlafen", "wir", ".")
-    assert without(FIRST, 0, 4).alignment == ((3, 1), (4, 0), (5, 2))
+    assert remove_span(FIRST, 0, 4).target == ("Schlafen", "wir", ".")
+    assert remove_span(FIRST, 0, 4).alignment == ((3, 1), (4, 0), (5, 2))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_next_word_takes_over_a_capital():
     ],
 )
 def test_what_is_no_clause(pair):
-    assert [place for place in clauses(pair) if place[0] > 0] == []
+    assert [place for place in clause_spans(pair) if place[0] > 0] == []
 
 
 def test_the_share_is_exact_and_the_rest_untouched():
@@ -74,7 +74,7 @@ def test_the_share_is_exact_and_the_rest_untouched():
 
 
 def test_no_target_becomes_a_held_out_one():
-    reserved = {" ".join(without(INNER, *place).target) for place in clauses(INNER)}
+    reserved = {" ".join(remove_span(INNER, *place).target) for place in clause_spans(INNER)}
     one = sorted(reserved)[0]
     (noisy,) = delete_clauses([INNER], 1.0, 1, {one})
     assert " ".join(noisy.target) in reserved - {one}

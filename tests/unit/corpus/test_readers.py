@@ -1,4 +1,4 @@
-"""Every format gives the same pairs; what is wrong with a corpus is named before it is used."""
+"""Every format gives the same pairs, and a damaged corpus is refused before it is used."""
 
 import gzip
 import json
@@ -129,7 +129,7 @@ def test_a_cut_gz_gives_no_line_at_all(tmp_path, cut):
 
 
 def test_the_plain_gzip_module_does_give_lines_of_a_cut_file(tmp_path):
-    """The control: this is the hazard that the reader's first pass is for."""
+    """This control shows the hazard that the first pass of the reader prevents."""
     path = tmp_path / "text.gz"
     path.write_bytes(WHOLE[:-1])
     lines = []

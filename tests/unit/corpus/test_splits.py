@@ -1,4 +1,4 @@
-"""A corpus written from a grammar: what is in the files, and what is never in two of them."""
+"""A corpus written from a grammar has the right files, and its splits share no sentence."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_the_report_says_what_was_written(numbers, tmp_path):
 
 
 def test_a_grammar_that_runs_out_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("untold.corpus.grammars.splits._PATIENCE", 200)
+    monkeypatch.setattr("untold.corpus.grammars.splits._MAX_MISSES", 200)
     small = tmp_path / "small.grammar"
     small.write_text(f"languages xx yy\nstart D\n{DIGITS}\n", encoding="utf-8")
     with pytest.raises(UntoldError, match="only 10 of 100 new pairs"):

@@ -1,16 +1,38 @@
 """A store gives back what the encoder made, and is made again when its input changes."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from untold.config import CorpusConfig
 from untold.corpus import store as store_module
+from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import FilterReport, Limits
 from untold.corpus.readers import Pair
-from untold.corpus.store import PairEncoder, build_store, open_store, prepare
+from untold.corpus.store import PairEncoder, build_store, open_store
 from untold.errors import UntoldError
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes each side with a function instead of a tokenizer."""
+
+    source: Callable
+    target: Callable
+    size: int
+    fingerprint: str
+    lowercase: bool = False
+
+    def encode_pairs(self, pairs):
+        sides = zip(*pairs, strict=True)
+        sources, targets = ([t.lower() if self.lowercase else t for t in side] for side in sides)
+        return list(zip(self.source(sources), self.target(targets), strict=True))
+
+
+assert isinstance(Encoder(str, str, 1, ""), PairEncoder)
 
 
 def characters(texts):
@@ -18,7 +40,12 @@ def characters(texts):
 
 
 def encoder(size=128, fingerprint="characters", lowercase=False):
-    return PairEncoder(characters, characters, size, fingerprint, lowercase)
+    return Encoder(characters, characters, size, fingerprint, lowercase)
+
+
+def prepare(directory, corpora, root, encoder, limits):
+    with CorpusText(corpora, root, root / "copy") as text:
+        return store_module.prepare(directory, text, encoder, limits)
 
 
 def pairs(*texts, file="f"):
@@ -60,7 +87,7 @@ def test_the_stored_ids_cannot_be_changed(tmp_path):
 @pytest.mark.parametrize(("size", "dtype"), [(65_536, "<u2"), (65_537, "<u4"), (1 << 20, "<u4")])
 def test_ids_are_as_narrow_as_the_vocabulary_allows(tmp_path, size, dtype):
     top = size - 1
-    wide = PairEncoder(lambda texts: [[top] for _ in texts], characters, size, "top")
+    wide = Encoder(lambda texts: [[top] for _ in texts], characters, size, "top")
     store = build_store(tmp_path / "s", pairs(("a", "b")), wide, LIMITS, {})
     assert store.pair(0)[0].dtype == np.dtype(dtype)
     assert store.pair(0)[0].tolist() == [top]
@@ -68,7 +95,7 @@ def test_ids_are_as_narrow_as_the_vocabulary_allows(tmp_path, size, dtype):
 
 @pytest.mark.parametrize("identifier", [-1, 128])
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path, identifier):
-    wrong = PairEncoder(characters, lambda texts: [[identifier] for _ in texts], 128, "wrong")
+    wrong = Encoder(characters, lambda texts: [[identifier] for _ in texts], 128, "wrong")
     with pytest.raises(UntoldError, match=rf"target tokenizer gave ids {identifier} .* of 128"):
         build_store(tmp_path / "s", pairs(("a", "b")), wrong, LIMITS, {})
     assert list(tmp_path.iterdir()) == []
@@ -81,7 +108,7 @@ def test_chunks_make_no_difference(tmp_path, monkeypatch):
     ]
     whole = build_store(tmp_path / "whole", given, encoder(), LIMITS, {})
     for size in (1, 7, 100):
-        monkeypatch.setattr(store_module, "_CHUNK", size)
+        monkeypatch.setattr(store_module, "_CHUNK_PAIRS", size)
         parts = build_store(tmp_path / "parts", given, encoder(), LIMITS, {})
         assert texts(parts) == texts(whole)
         assert parts.report == whole.report
@@ -124,7 +151,7 @@ def test_a_damaged_store_is_refused(tmp_path):
 
 
 class Counted:
-    """An encoder that counts how often it is called."""
+    """Counts how often it is called."""
 
     def __init__(self):
         self.calls = 0
@@ -146,8 +173,14 @@ def test_prepare_reuses_what_fits_and_makes_the_rest_again(tmp_path, corpus):
 
     def run(fingerprint="1", lowercase=False, limits=LIMITS, corpora=(corpus,)):
         before = counted.calls
-        encode = PairEncoder(counted, characters, 128, fingerprint, lowercase)
-        store = prepare(tmp_path / "stores" / "train", corpora, tmp_path, encode, limits)
+        encode = Encoder(counted, characters, 128, fingerprint, lowercase)
+        store = prepare(
+            tmp_path / "stores" / "train",
+            corpora,
+            tmp_path,
+            encode,
+            limits,
+        )
         return store, counted.calls - before
 
     store, calls = run()
@@ -201,6 +234,6 @@ def test_a_corpus_that_changes_while_it_is_read_is_noticed(tmp_path, corpus):
         (tmp_path / "en").write_bytes(b"One\nSix\n")
         return characters(texts)
 
-    encode = PairEncoder(meddling, characters, 128, "meddling")
+    encode = Encoder(meddling, characters, 128, "meddling")
     with pytest.raises(UntoldError, match="changed while it was read"):
         prepare(tmp_path / "s", (corpus,), tmp_path, encode, LIMITS)

@@ -1,4 +1,4 @@
-"""Every kind of tokenizer: round trips, control tokens, sampling, files, and what is refused."""
+"""Tests every kind of tokenizer: round trips, control tokens, sampling, files and refusals."""
 
 import gzip
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from untold.config import TokenizerConfig, parse_config
-from untold.corpus.tokenizer import Tokenizer, Tokenizers, train_tokenizers
+from untold.corpus.tokenizer import SentencePieceTokenizer, Tokenizers, train_tokenizers
 from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.errors import UntoldError
 
@@ -112,7 +112,7 @@ def test_missing_and_damaged_files_are_refused_by_name(tmp_path):
     with pytest.raises(UntoldError, match=r"source\.model: no tokenizer here"):
         Tokenizers.load(tmp_path)
     with pytest.raises(UntoldError, match="not a sentencepiece model"):
-        Tokenizer(b"nonsense")
+        SentencePieceTokenizer(b"nonsense")
 
 
 def test_a_model_with_other_control_ids_is_refused():
@@ -125,7 +125,7 @@ def test_a_model_with_other_control_ids_is_refused():
         sentence_iterator=iter(ENGLISH), model_writer=model, vocab_size=40, minloglevel=2
     )
     with pytest.raises(UntoldError, match="other control ids"):
-        Tokenizer(model.getvalue())
+        SentencePieceTokenizer(model.getvalue())
 
 
 def test_dropout_depends_on_the_seed_alone(joint):
@@ -138,7 +138,7 @@ def test_dropout_depends_on_the_seed_alone(joint):
 
 
 def test_dropout_is_the_same_in_another_process(joint, tmp_path):
-    """What a resumed run needs; sentencepiece's own sampling differs from process to process."""
+    """A resumed run needs this; sentencepiece's own sampling differs between processes."""
     tokenizers = joint["bpe"]
     tokenizers.save(tmp_path)
     code = (

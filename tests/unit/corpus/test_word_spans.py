@@ -1,4 +1,4 @@
-"""Pieces to words: against sentencepiece itself, and by hand where it matters."""
+"""Compares word spans with sentencepiece itself, and with examples by hand."""
 
 import numpy as np
 import pytest
@@ -119,7 +119,7 @@ def test_a_source_word_is_redundant_as_far_as_all_its_pieces_are() -> None:
 
 
 def test_pieces_without_redundant_ones_give_their_mean() -> None:
-    """As those of ATTN, whose shares sum to one over the words and not over the categories."""
+    """The shares of ATTN sum to one over the words and not over the categories."""
     assignments = np.array([[[0.5, 0.1, 0.0], [0.2, 0.1, 0.0], [0.3, 0.8, 0.0]]])
     (word,) = merge_assignments(assignments, [], [Span(0, 2)])[0]
     np.testing.assert_allclose(word, [0.35, 0.1, 0.0])

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import BOS, EOS
+from untold.corpus.vocabulary import BOS, EOS, SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 
@@ -22,7 +22,7 @@ def table(sentences, **chances):
 
 def sentences_of(count, **given):
     ids = torch.arange(count)[:, None].repeat(1, 3)
-    return Sentences(ids, torch.ones(count, 3, dtype=torch.bool), **given)
+    return Sentences(ids, torch.ones(count, 3, dtype=torch.bool), SENTENCEPIECE_IDS, **given)
 
 
 def best(found):
@@ -148,7 +148,8 @@ def test_the_logits_of_half_precision_are_summed_in_more(table_model):
 
 
 def test_no_sentences_no_hypotheses(table_model):
-    empty = Sentences(torch.zeros(0, 3, dtype=torch.long), torch.zeros(0, 3, dtype=torch.bool))
+    ids = torch.zeros(0, 3, dtype=torch.long)
+    empty = Sentences(ids, ids > 0, SENTENCEPIECE_IDS)
     assert search(table_model(table(1)), empty, DecodeConfig()) == []
 
 

@@ -4,9 +4,19 @@ import pytest
 import torch
 
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
+from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS, UNK
 from untold.decoding import Sentences
-from untold.decoding.constraints import FREE, Rules, close, forbid, forbid_repeats, force, release
+from untold.decoding.constraints import (
+    FREE,
+    Constraints,
+    close,
+    forbid,
+    forbid_repeats,
+    force,
+    length_limits,
+    release,
+)
+from untold.errors import UntoldError
 
 B, N, V = 2, 3, 11
 
@@ -23,7 +33,8 @@ def left(values):
 
 def rules(prefixes=None, **settings):
     ids = torch.ones(B, 5, dtype=torch.long)
-    return Rules.of(Sentences(ids, ids > 0, prefixes=prefixes), DecodeConfig(**settings))
+    sentences = Sentences(ids, ids > 0, SENTENCEPIECE_IDS, prefixes=prefixes)
+    return Constraints.of(sentences, DecodeConfig(**settings))
 
 
 def test_forbid_takes_tokens_away_and_leaves_the_others_as_they_were():
@@ -36,7 +47,7 @@ def test_forbid_takes_tokens_away_and_leaves_the_others_as_they_were():
 
 def test_close_leaves_the_end_alone():
     values = log_probs()
-    close(values, torch.tensor([False, True]))
+    close(values, torch.tensor([False, True]), EOS)
     assert torch.equal(values[0], log_probs()[0])
     assert left(values)[1] == [[EOS]] * N
     assert torch.equal(values[1, :, EOS], log_probs()[1, :, EOS])
@@ -53,7 +64,7 @@ def test_force_leaves_one_token_where_it_is_not_free():
 def test_release_ends_what_is_stuck():
     values, ending = log_probs(), log_probs()[..., EOS].clone()
     values[0, 1] = -torch.inf
-    release(values, ending)
+    release(values, ending, EOS)
     assert left(values)[0][1] == [EOS]
     assert torch.equal(values[0, 1, EOS], ending[0, 1])
     assert torch.equal(values[1], log_probs()[1])
@@ -114,3 +125,30 @@ def test_rules_are_selected_with_their_sentences():
     values = log_probs()[1:]
     chosen.apply(values, 0, None)
     assert left(values) == [[[6]] * N]
+
+
+def batch(lengths, **given):
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return Sentences(mask.long() * 5, mask, SENTENCEPIECE_IDS, **given)
+
+
+def limits(lengths, **settings):
+    return length_limits(batch(lengths), DecodeConfig(**settings)).tolist()
+
+
+def test_limits_follow_the_source_under_max_length():
+    assert limits([1, 2, 7], max_ratio=1.5, max_length=20) == [12, 13, 20]
+
+
+def test_min_length_raises_a_limit_and_must_fit_max_length():
+    assert limits([1, 30], max_ratio=1.0, min_length=20) == [21, 40]
+    with pytest.raises(UntoldError, match=r"min_length 20 .* max_length 20"):
+        limits([1], min_length=20, max_length=20)
+
+
+def test_a_prefix_must_leave_room_for_the_end():
+    config = DecodeConfig(max_length=4)
+    fits = batch([2, 2], prefixes=((), (5, 6, 7)))
+    assert length_limits(fits, config).tolist() == [4, 4]
+    with pytest.raises(UntoldError, match=r"prefix of sentence 1: 4 tokens .* limit of 4"):
+        length_limits(batch([2, 2], prefixes=((), (5, 6, 7, 8))), config)

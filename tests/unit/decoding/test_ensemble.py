@@ -5,12 +5,13 @@ import torch
 
 from untold.config import DecodeConfig, ModelConfig, SeparatorConfig
 from untold.corpus.batching import collate
-from untold.decoding import Ensemble, Sentences, Show, score_pairs, search
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
+from untold.decoding import Ensemble, Sentences, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.build import build_model
 
 IDS = torch.tensor([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
-SENTENCES = Sentences(IDS, IDS != 0)
+SENTENCES = Sentences(IDS, IDS != 0, SENTENCEPIECE_IDS)
 PAIRS = collate([([5, 6], [7, 8, 9]), ([4], [6])], range(2))
 
 
@@ -35,8 +36,8 @@ def member(number, d_model=6, size=13, separator="none", copying=False):
 
 def test_two_of_the_same_are_the_one():
     model, config = member(0), DecodeConfig(nbest=3, max_length=7)
-    alone = search(model, SENTENCES, config, Show(attention=True))
-    doubled = search(Ensemble([model, model]), SENTENCES, config, Show(attention=True))
+    alone = search(model, SENTENCES, config, {"attention"})
+    doubled = search(Ensemble([model, model]), SENTENCES, config, {"attention"})
     for one, two in zip(chain(*alone), chain(*doubled), strict=True):
         assert one.tokens == two.tokens
         assert one.score == pytest.approx(two.score, abs=1e-5)
@@ -81,7 +82,7 @@ def test_an_ensemble_is_scored_as_it_is_searched():
 def test_a_search_with_the_transformer_reports_what_rescoring_gives():
     model, sources = member(0), [[5, 6, 7, 8], [9, 4]]
     config = DecodeConfig(beam=5, nbest=5, max_length=9)
-    found = search(model, SENTENCES, config, Show(attention=True))
+    found = search(model, SENTENCES, config, {"attention"})
     for source, hypotheses in zip(sources, found, strict=True):
         pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
         rescored = score_pairs(model, pairs, config.length_penalty, attention=True)
@@ -115,7 +116,7 @@ def test_copying_members_are_averaged_with_others_and_scored_as_searched():
     torch.testing.assert_close(ensemble.scores(together, rows, steps), expected)
     mean = (outputs[0].copying + outputs[2].copying) / 2
     torch.testing.assert_close(together.copying, mean)
-    found = search(ensemble, SENTENCES, DecodeConfig(beam=3, max_length=7), Show(copying=True))
+    found = search(ensemble, SENTENCES, DecodeConfig(beam=3, max_length=7), {"copying"})
     pairs = [(s, h[0].tokens) for s, h in zip([[5, 6, 7, 8], [9, 4]], found, strict=True)]
     for (one, *_), other in zip(
         found, score_pairs(ensemble, collate(pairs, range(2)), 0.6), strict=True
@@ -129,7 +130,7 @@ def test_an_ensemble_s_search_shows_the_assignments_of_rescoring(kind):
     """Of every hypothesis of the beam; neighbours of other lengths change nothing."""
     ensemble = Ensemble([member(0, separator=kind), member(1, d_model=10, separator="gdr")])
     config = DecodeConfig(beam=5, nbest=3, max_length=7)
-    found = search(ensemble, SENTENCES, config, Show(assignments=True))
+    found = search(ensemble, SENTENCES, config, {"assignments"})
     for source, hypotheses in zip([[5, 6, 7, 8], [9, 4]], found, strict=True):
         pairs = collate([(source, h.tokens) for h in hypotheses], range(len(hypotheses)))
         for one, other in zip(hypotheses, score_pairs(ensemble, pairs, 0.6), strict=True):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import EOS
+from untold.corpus.vocabulary import EOS, SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.decoding.sampling import draw, truncate, uniforms
 
@@ -59,7 +59,9 @@ def test_samples_are_as_frequent_as_they_are_probable(table_model):
     count = 4000
     ids = torch.zeros(1, 1, dtype=torch.long)
     (found,) = search(
-        table_model(logits), Sentences(ids, ids == 0), config(nbest=count, max_length=3)
+        table_model(logits),
+        Sentences(ids, ids == 0, SENTENCEPIECE_IDS),
+        config(nbest=count, max_length=3),
     )
     firsts = [(*hypothesis.tokens, EOS)[0] for hypothesis in found]
     expected = {3: 0.1 * count, 4: 0.2 * count, 5: 0.3 * count, 6: 0.4 * count}
@@ -73,7 +75,10 @@ def test_samples_hang_on_seed_and_index_alone(table_model):
 
     def samples(rows, settings):
         sentences = Sentences(
-            ids[rows], torch.ones(len(rows), 1, dtype=torch.bool), indices=tuple(rows)
+            ids[rows],
+            torch.ones(len(rows), 1, dtype=torch.bool),
+            SENTENCEPIECE_IDS,
+            indices=tuple(rows),
         )
         return search(model, sentences, settings)
 
@@ -85,7 +90,7 @@ def test_samples_hang_on_seed_and_index_alone(table_model):
 
 def test_uniforms_differ_between_sentences_and_samples():
     ids = torch.ones(3, 2, dtype=torch.long)
-    samples = Sentences(ids, ids > 0, indices=(4, 5, 4)).repeated(2)
+    samples = Sentences(ids, ids > 0, SENTENCEPIECE_IDS, indices=(4, 5, 4)).repeated(2)
     chances = uniforms(samples, config(nbest=2), torch.tensor([7, 7, 9, 9, 7, 7]))
     assert torch.equal(chances[:2], chances[4:])
     assert len(set(chances[:4, 0].tolist())) == 4
@@ -95,7 +100,9 @@ def test_the_score_of_a_sample_is_the_models_own(table_model):
     logits = torch.sin(torch.arange(7 * 7).view(1, 7, 7).float())
     ids = torch.zeros(1, 1, dtype=torch.long)
     settings = config(temperature=0.3, top_k=2, max_length=6, nbest=3)
-    for hypothesis in search(table_model(logits), Sentences(ids, ids == 0), settings)[0]:
+    for hypothesis in search(
+        table_model(logits), Sentences(ids, ids == 0, SENTENCEPIECE_IDS), settings
+    )[0]:
         path = (2, *hypothesis.tokens, EOS)
         log_probs = logits[0].log_softmax(-1)
         expected = [log_probs[a, b].item() for a, b in pairwise(path)]

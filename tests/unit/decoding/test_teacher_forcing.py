@@ -7,6 +7,7 @@ import torch
 from untold.corpus.batching import collate
 from untold.decoding import score_pairs
 from untold.errors import UntoldError
+from untold.models.seq2seq import Signals
 
 
 class Bigram:
@@ -19,7 +20,7 @@ class Bigram:
         weights = source_mask / source_mask.sum(1, keepdim=True)
         wide = weights[:, None].expand(-1, prefix.shape[1], -1)
         return SimpleNamespace(
-            prefix=prefix, attention=wide if attention else None, assignments=None, copying=None
+            prefix=prefix, signals=Signals(attention=wide if attention else None)
         )
 
     def scores(self, outputs, rows, steps):

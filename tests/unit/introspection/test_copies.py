@@ -3,6 +3,7 @@
 import numpy as np
 
 from untold.introspection.copies import Copy, copy_probabilities, copy_records, find_copies
+from untold.models.seq2seq import Signals
 from untold.translator import Translation
 
 SOURCE, TARGET = ("▁Ob", "ama", "▁a", "▁Ob"), ("▁Ob", "ama", "▁x", "▁a")
@@ -10,7 +11,7 @@ SOURCE, TARGET = ("▁Ob", "ama", "▁a", "▁Ob"), ("▁Ob", "ama", "▁x", "�
 
 def translation(rows: list[list[float]] | None) -> Translation:
     copying = None if rows is None else np.array(rows)
-    return Translation("Obama x a", -1.0, -2.0, TARGET, SOURCE, copying=copying)
+    return Translation("Obama x a", -1.0, -2.0, TARGET, SOURCE, signals=Signals(copying=copying))
 
 
 ROWS = [

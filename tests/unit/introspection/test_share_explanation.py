@@ -20,6 +20,7 @@ from untold.introspection.share_explanation import (
     find_flips,
 )
 from untold.models.build import build_model
+from untold.models.seq2seq import Signals
 from untold.storage.model_directory import TrainedModel
 from untold.translator import Translation, Translator
 
@@ -39,7 +40,7 @@ TRANSLATION = Translation(
     log_probability=-1.0,
     tokens=("▁Hun", "de", "▁."),
     source_tokens=("▁do", "gs", "▁."),
-    assignments=ASSIGNMENTS,
+    signals=Signals(assignments=ASSIGNMENTS),
 )
 
 
@@ -66,14 +67,18 @@ def test_copying_of_pieces_becomes_that_of_words() -> None:
     )
     plain = explanation_of(TRANSLATION, "dogs .", DataConfig())
     assert plain.copying is None and plain.as_record()["copying"] is None
-    found = explanation_of(replace(TRANSLATION, copying=copying), "dogs .", DataConfig())
+    found = explanation_of(
+        replace(TRANSLATION, signals=Signals(None, ASSIGNMENTS, copying)), "dogs .", DataConfig()
+    )
     expected = [[0.6, 0.2], [0.1, 0.5], [0.1, 0.0]]  # of "Hunde", "." and the end
     assert found.copying is not None
     np.testing.assert_allclose(found.copying, expected, atol=1e-12)
     assert found.as_record()["copying"] == expected
     assert found.copies == (), "the full stop is no likelier copied than not"
     copying[2, 2] = 0.75
-    copied = explanation_of(replace(TRANSLATION, copying=copying), "dogs .", DataConfig())
+    copied = explanation_of(
+        replace(TRANSLATION, signals=Signals(None, ASSIGNMENTS, copying)), "dogs .", DataConfig()
+    )
     assert copied.as_record()["copies"] == [{"target": 1, "source": 1, "probability": 0.75}]
     assert found.shares.tolist() == plain.shares.tolist()
 

@@ -13,7 +13,7 @@ from untold.decoding import score_pairs
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
 from untold.models.build import build_model
-from untold.models.copy_mechanism import SHY, Copied, CopyLayer
+from untold.models.copy_mechanism import GATE_BIAS, Copied, CopyLayer
 from untold.training.warm_start import warm_start
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
@@ -110,7 +110,7 @@ def test_a_model_built_on_a_plain_one_begins_nearly_as_it(kind):
     own = {name for name, _ in model.named_parameters() if name.startswith("copy_layer.")}
     assert set(report.new) == own and len(own) == 5 and not report.ignored
     outputs = forward(model)
-    opening = 1 / (1 + math.exp(-SHY))
+    opening = 1 / (1 + math.exp(-GATE_BIAS))
     assert opening < 0.02
     real = BATCH.target_mask
     opened = outputs.copying.sum(2)[real]
@@ -164,7 +164,7 @@ def test_the_gradient_of_the_mixture_is_that_of_finite_differences():
 @pytest.mark.parametrize("score", [-200.0, 200.0])
 def test_probabilities_that_vanish_stay_finite(score):
     """A word whose weight is no longer a number of its own, generated or copied."""
-    layer = CopyLayer(Widths(5, 3, 2), range(9))
+    layer = CopyLayer(Widths(5, 3, 2), range(9), PAD)
     with torch.no_grad():
         layer.key.weight.zero_()[:, 0] = 1
         layer.query.weight.copy_(torch.eye(2))
@@ -180,7 +180,7 @@ def test_probabilities_that_vanish_stay_finite(score):
 
 
 def test_source_and_output_may_differ_in_width():
-    layer = CopyLayer(Widths(13, 11, 7), [PAD] * 4 + list(range(4, 9)))
+    layer = CopyLayer(Widths(13, 11, 7), [PAD] * 4 + list(range(4, 9)), PAD)
     source = Source(torch.ones(2, 5, 13), torch.ones(2, 5, dtype=torch.bool))
     cast = layer.cast(source, torch.full((2, 5), 6))
     assert layer(cast, torch.ones(2, 3, 7)).weights.shape == (2, 3, 5)

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 
 from toys import SEPARATORS, SHAPES, separator, toy_batch, toy_model, words
 from untold.config import DecodeConfig, ModelConfig
-from untold.decoding import Sentences, Show, search
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
+from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
 from untold.models.build import BACKBONES, build_model
@@ -96,7 +97,7 @@ def test_source_state_and_output_may_differ_in_width(name, fusion):
     states = torch.ones(2, 3, 11)
     separated = module.separate(source, states)
     assert separated.past.shape == (2, 3, 2 * 3), "two capsules, half as wide as the output each"
-    assert module.fuse(states, separated).shape == (2, 3, 7)
+    assert separated.fused.shape == (2, 3, 7)
     assert module.heads.bow_past(separated.past).shape == (2, 3, 7), "words are what is put out"
     assert module.heads.bca_past(states).shape == separated.past.shape
 
@@ -123,11 +124,11 @@ def test_a_model_built_on_a_plain_one_begins_as_it_to_the_last_bit(backbone, nam
 @pytest.mark.parametrize("name", SEPARATORS)
 def test_the_heads_have_no_part_in_translating(name):
     ids = words(3, 5)
-    sentences = Sentences(ids, torch.arange(5) < torch.tensor([[5], [2], [4]]))
+    sentences = Sentences(ids, torch.arange(5) < torch.tensor([[5], [2], [4]]), SENTENCEPIECE_IDS)
     config = DecodeConfig(beam=3, nbest=2, max_length=7)
 
     def found(model):
-        return search(model, sentences, config, Show(assignments=True))
+        return search(model, sentences, config, {"assignments"})
 
     model = toy_model(separator=separator(name))
     whole = found(model)

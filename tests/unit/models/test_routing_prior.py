@@ -5,7 +5,7 @@ import torch
 
 from toys import separator, toy_batch, toy_model, words
 from untold.models.backbone import Widths
-from untold.models.routing_prior import RoutingPrior
+from untold.models.capsule_routing import RoutingPrior
 
 B, S, T, D, C = 3, 5, 7, 13, 17
 COUNTS = (2, 3, 6)

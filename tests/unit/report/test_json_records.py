@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from untold.models.seq2seq import Signals
 from untold.report.json_records import translation_record
 from untold.translator import Translation
 
@@ -28,7 +29,9 @@ def test_without_copying_there_is_no_such_field() -> None:
 
 def test_every_token_has_its_chance_of_being_copied_and_from_where() -> None:
     copying = np.array([[0.75, 0.125, 0.0], [0.5, 0.25, 0.0], [0.0, 1.0, 0.0]], np.float32)
-    made = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"), copying=copying)
+    made = Translation(
+        "a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"), signals=Signals(copying=copying)
+    )
     assert json.loads(json.dumps(translation_record(made)))["copying"] == [
         {"probability": 0.0, "source": None},  # the source has no ▁a
         {"probability": 0.5, "source": 0},
@@ -38,7 +41,8 @@ def test_every_token_has_its_chance_of_being_copied_and_from_where() -> None:
 def test_assignments_are_shares_of_every_source_token_before_every_token() -> None:
     """Without the row and the column of EOS, rounded, in the order past, future, redundant."""
     assignments = np.linspace(0, 1, 27, dtype=np.float32).reshape(3, 3, 3)
-    made = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"), assignments=assignments)
+    signals = Signals(assignments=assignments)
+    made = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"), signals=signals)
     found = json.loads(json.dumps(translation_record(made)))["assignments"]
     assert np.shape(found) == (2, 2, 3)
     assert found[1][0] == [round(number / 26, 6) for number in (9, 10, 11)]

@@ -9,13 +9,12 @@ import time
 import pytest
 import torch
 
-from toys import fill, toy_batch, toy_config, toy_tokenizers, weights
+from toys import compute_losses, fill, toy_batch, toy_config, toy_tokenizers, weights
 from untold.durable import new_directory, remove_litter
 from untold.errors import UntoldError
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, find_model
 from untold.training.checkpoint import Checkpoints, restore_optimizer
-from untold.training.losses.objective import objective
 from untold.training.progress import Progress
 from untold.training.trainer import make_optimizer
 
@@ -36,7 +35,7 @@ def optimizer(trained):
     optimizer = make_optimizer(trained)
     for _ in range(2):
         optimizer.zero_grad()
-        objective(
+        compute_losses(
             trained.model, toy_batch([(4, 6), (1, 2)]), trained.config.train, 1
         ).total.backward()
         optimizer.step()

@@ -8,21 +8,21 @@ from untold.errors import UntoldError
 from untold.training.distributed import ProcessGroup
 
 
-def test_one_process_is_a_world_of_its_own(monkeypatch):
+def test_one_process_is_a_group_of_its_own(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    world = ProcessGroup.join("cpu", 1.0)
-    assert (world.rank, world.size, world.is_main) == (0, 1, True)
-    assert world.total([1.5, 2.0], torch.device("cpu")) == [1.5, 2.0]
-    assert world.share({"a": 1}) == {"a": 1}
+    group = ProcessGroup.init("cpu", 1.0)
+    assert (group.rank, group.world_size, group.is_main) == (0, 1, True)
+    assert group.all_reduce_sum([1.5, 2.0], torch.device("cpu")) == [1.5, 2.0]
+    assert group.broadcast({"a": 1}) == {"a": 1}
     layer = nn.Linear(2, 3)
-    world.all_reduce_gradients(layer.parameters())
+    group.all_reduce_gradients(layer.parameters())
     assert layer.weight.grad is None, "nothing to add up, so nothing is made"
-    with world.main_process_first():
-        world.wait()
-    world.leave()
+    with group.main_process_first():
+        group.barrier()
+    group.destroy()
 
 
-def test_batches_that_cannot_be_shared_evenly_are_refused_before_any_meeting(
+def test_batches_that_cannot_be_shared_evenly_are_refused_before_the_group_is_made(
     monkeypatch, start, tmp_path
 ):
     monkeypatch.setenv("WORLD_SIZE", "3")
@@ -36,4 +36,4 @@ def test_an_absent_peer_is_an_error_that_says_so(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MASTER_PORT", "1")
     with pytest.raises(UntoldError, match=r"died or stayed silent for train\.timeout_minutes"):
-        ProcessGroup.join("cpu", 0.01)
+        ProcessGroup.init("cpu", 0.01)

@@ -5,7 +5,13 @@ import math
 import pytest
 
 from untold.config import TrainConfig
-from untold.training.progress import Progress, Validation, after_validation, is_over
+from untold.training.progress import (
+    Progress,
+    Validation,
+    after_validation,
+    early_stopping,
+    is_over,
+)
 
 
 def follow(values, **settings):
@@ -61,3 +67,10 @@ def test_a_run_is_over_by_steps_epochs_or_patience():
     assert is_over(Progress(stale=3), TrainConfig(patience=3))
     assert not is_over(Progress(stale=2), TrainConfig(patience=3))
     assert not is_over(Progress(stale=99, epoch=99), TrainConfig())
+
+
+def test_early_stopping_waits_for_as_many_validations_as_patience_says():
+    history = follow([3.0, 2.0, 1.0, 4.0, 1.0, 1.0], patience=2)
+    stops = [early_stopping(progress, TrainConfig(patience=2)) for progress, _ in history]
+    assert stops == [False, False, True, False, False, True]
+    assert not any(early_stopping(progress, TrainConfig()) for progress, _ in history)

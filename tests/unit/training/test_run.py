@@ -88,14 +88,6 @@ def test_metrics_of_a_resumed_run_are_those_of_one_run(start, tmp_path):
         }
 
 
-def test_a_finished_run_has_nothing_left_to_do(start, tmp_path):
-    start(tmp_path)
-    before = checkpoint_contents(at(tmp_path, 12))
-    result, _ = start(tmp_path)
-    assert result.progress.step == 12
-    assert checkpoint_contents(at(tmp_path, 12)) == before
-
-
 def test_a_finished_run_goes_on_when_there_is_more_to_do(straight, start, tmp_path):
     """Free settings may change: the first four of twelve updates are the same four."""
     steps = {"steps": 4, "validate_every": 5, "save_every": 1, "keep": 9}
@@ -103,93 +95,6 @@ def test_a_finished_run_goes_on_when_there_is_more_to_do(straight, start, tmp_pa
     start(tmp_path, root=straight[0], tokenizer=BPE_DROPOUT)
     names = {"model.safetensors", "optimizer.safetensors"}
     assert not differing(at(tmp_path, 12), at(straight[1], 12)) & names
-
-
-@pytest.mark.parametrize(
-    ("section", "change", "named"),
-    [
-        ("train", {"seed": 2}, "train.seed: 1 -> 2"),
-        ("train", {"accumulate": 3}, "train.accumulate: 2 -> 3"),
-        ("model", {"dropout": 0.3}, "model.dropout: 0.1 -> 0.3"),
-        ("data", {"max_tokens": 9}, "data.max_tokens: 256 -> 9"),
-    ],
-)
-def test_another_setting_is_refused_with_the_difference(start, tmp_path, section, change, named):
-    start(tmp_path, train={"steps": 4})
-    before = checkpoint_contents(at(tmp_path, 4))
-    values = {"train": {"steps": 4}}
-    values[section] = values.get(section, {}) | change
-    with pytest.raises(UntoldError, match="made with other settings") as refusal:
-        start(tmp_path, **values)
-    assert named in str(refusal.value)
-    assert "--allow-changed" in str(refusal.value)
-    assert checkpoint_contents(at(tmp_path, 4)) == before
-    values["train"]["steps"] = 6
-    result, lines = start(tmp_path, allow_changed=True, **values)
-    assert f"changed since the checkpoint: {named}" in lines
-    assert result.progress.step == 6
-
-
-def test_a_schedule_that_falls_to_the_last_step_keeps_it(start, tmp_path):
-    values = {"schedule": "linear", "warmup": 1}
-    start(tmp_path, train=values | {"steps": 4})
-    with pytest.raises(UntoldError, match=r"train\.steps: 4 -> 6"):
-        start(tmp_path, train=values | {"steps": 6})
-
-
-def test_other_data_are_refused_unless_allowed(start, tmp_path):
-    """With the checkpoint's own tokenizer: a new one would give its weights other words."""
-    root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
-    start(run, root=root, train={"steps": 8})
-    with open(root / "train.src", "a") as sources, open(root / "train.tgt", "a") as targets:
-        for _ in range(9):
-            print("hgf hgf hgf", file=sources)
-            print("hgf hgf hgf", file=targets)
-    with pytest.raises(UntoldError, match=r"data\.train: "):
-        start(run, root=root)
-    before = (at(run, 8) / "joint.model").read_bytes()
-    result, _ = start(run, root=root, allow_changed=True)
-    assert result.progress.step == 12
-    assert (at(run, 12) / "joint.model").read_bytes() == before
-
-
-def test_fewer_data_can_be_gone_on_with(start, tmp_path):
-    root, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
-    start(run, root=root, stop_after=4)
-    write_corpus(root, pairs=8)
-    result, _ = start(run, root=root, allow_changed=True)
-    assert result.progress.step == 12
-
-
-def test_another_shape_cannot_be_gone_on_with(start, tmp_path):
-    start(tmp_path, train={"steps": 4})
-    with pytest.raises(UntoldError, match=r"has shape \(12, 8\).* ask for \(14, 8\)"):
-        start(tmp_path, model={"d_ffn": 14}, allow_changed=True)
-
-
-def test_a_setting_that_is_newer_than_the_checkpoint_is_no_change(start, tmp_path, monkeypatch):
-    """A checkpoint of an older version lacks some settings; they had their defaults."""
-    from untold.training import run as module
-
-    settings = module._settings
-
-    def older(config):
-        values = settings(config)
-        del values["train"]["max_skipped"]
-        del values["data"]["max_ratio"]
-        return values
-
-    monkeypatch.setattr(module, "_settings", older)
-    start(tmp_path, train={"steps": 4})
-    monkeypatch.setattr(module, "_settings", settings)
-    assert "max_skipped" not in (at(tmp_path, 4) / "progress.json").read_text()
-    assert start(tmp_path)[0].progress.step == 12
-    monkeypatch.setattr(module, "_settings", older)
-    shutil.rmtree(tmp_path / "checkpoints")
-    start(tmp_path, train={"steps": 4})
-    monkeypatch.setattr(module, "_settings", settings)
-    with pytest.raises(UntoldError, match=r"train\.max_skipped: 5 -> 7"):
-        start(tmp_path, train={"max_skipped": 7})
 
 
 def test_a_damaged_checkpoint_is_passed_over_to_the_same_end(straight, start, tmp_path):

@@ -10,18 +10,18 @@ import pytest
 import torch
 from rich.console import Console
 
-from toys import fill, toy_batch, toy_config, toy_model, toy_tokenizers, words
+from toys import compute_losses, fill, toy_batch, toy_config, toy_model, toy_tokenizers, words
+from untold.config import TrainConfig
 from untold.corpus.batching import collate
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
-from untold.training import trainer as loop
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
 from untold.training.learning_rate_schedule import learning_rate
-from untold.training.losses.objective import Losses, objective
+from untold.training.losses.objective import Objective
 from untold.training.progress import Progress, Validation
 from untold.training.reporter import Reporter
-from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer, mixed_precision
 
 
 class Pairs:
@@ -47,7 +47,7 @@ class Pairs:
 class OneOf(ProcessGroup):
     """A process of several that meets nobody: sums are its own."""
 
-    def total(self, values, device):
+    def all_reduce_sum(self, values, device):
         return list(values)
 
     def all_reduce_gradients(self, parameters):
@@ -65,16 +65,16 @@ class Log(Reporter):
 
 @pytest.fixture
 def make(corpus, tmp_path):
-    """make(steps=3, dropout=0.0, world=..., hooks=...) -> a trainer on a store in memory."""
+    """make(steps=3, dropout=0.0, processes=..., hooks=...) -> a trainer on a store in memory."""
 
-    def make(*, dropout=0.0, world=None, hooks=None, store=None, **settings):
+    def make(*, dropout=0.0, processes=None, hooks=None, store=None, **settings):
         model = {"d_model": 8, "d_ffn": 12, "heads": 2, "dropout": dropout}
         model |= {"encoder_layers": 1, "decoder_layers": 1}
         settings = {"steps": 1, "batch_tokens": 24, "accumulate": 4, "clip": 0.0} | settings
         config = toy_config(corpus, model=model, train=settings)
         network = fill(toy_model(**model)).train()
         trained = TrainedModel(network, config, toy_tokenizers(corpus, config))
-        setting = RunContext(world or ProcessGroup(), Log(tmp_path), Interrupted())
+        setting = RunContext(processes or ProcessGroup(), Log(tmp_path), Interrupted())
         store = store or Pairs()
         return Trainer(trained, make_optimizer(trained), store, setting, hooks or Hooks())
 
@@ -101,12 +101,12 @@ def test_the_gradient_is_that_of_one_big_batch_per_token(make):
     used = trainer.store.read
     assert len(used) == len(set(used)) > 4
     big = collate([trainer.store.ids[k] for k in used], used)
-    (objective(whole.model, big, whole.config, 1).total / big.target_tokens).backward()
+    (compute_losses(whole.model, big, whole.config, 1).total / big.target_tokens).backward()
     # The control: a mean of means weighs tokens of small batches more, and is another gradient.
     plan = by_batch._epoch_plan(0)
     for number in range(4):
         batch = plan.batch(plan.read(by_batch.store, number), number)
-        loss = objective(by_batch.model, batch, by_batch.config, 1).total
+        loss = compute_losses(by_batch.model, batch, by_batch.config, 1).total
         (loss / batch.target_tokens / 4).backward()
     found, expected, other = gradients(trainer), gradients(whole), gradients(by_batch)
     for name in found:
@@ -142,7 +142,7 @@ def test_processes_share_each_update_without_overlap(make, size):
     alone.run(Progress())
     shares = []
     for rank in range(size):
-        trainer = make(steps=2, world=OneOf(rank, size))
+        trainer = make(steps=2, processes=OneOf(rank, size))
         trainer.run(Progress())
         shares.append(trainer.store.read)
     assert sorted(index for share in shares for index in share) == sorted(alone.store.read)
@@ -151,17 +151,17 @@ def test_processes_share_each_update_without_overlap(make, size):
 
 def test_dropout_of_a_batch_is_the_same_in_whichever_process(make):
     """Rank 1 of 2 makes the batches 1 and 3 of an update as a process alone would."""
-    seen = {}
+    seen, plain = {}, Objective.__call__
     for size in (1, 2):
-        trainer, found = make(dropout=0.5, world=OneOf(size - 1, size)), []
+        trainer, found = make(dropout=0.5, processes=OneOf(size - 1, size)), []
 
-        def note(model, batch, config, step, found=found):
-            losses = objective(model, batch, config, step)
+        def note(self, batch, step, found=found):
+            losses = plain(self, batch, step)
             found.append((batch.indices.tolist(), float(losses.total.detach())))
             return losses
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop, "objective", note)
+            patch.setattr(Objective, "__call__", note)
             trainer.run(Progress())
         seen[size] = found
     assert seen[2] == [seen[1][1], seen[1][3]]
@@ -214,7 +214,7 @@ def cutting(corpus, make):
 def sources_of(trainer, epoch):
     """The source ids of each pair as they are cut in an epoch."""
     plan, rows = trainer._epoch_plan(epoch), {}
-    for _, batch in trainer._own_batches(plan, range(len(plan)), epoch):
+    for _, batch in trainer._local_batches(plan, range(len(plan)), epoch):
         for k, index in enumerate(batch.indices.tolist()):
             rows[index] = batch.source[k, batch.source_mask[k]].tolist()[:-1]
     return rows
@@ -237,13 +237,16 @@ def test_bpe_dropout_knows_the_epoch(cutting):
 def poison(monkeypatch, bad, value=math.nan):
     """Make the loss of every batch with one of these pairs not finite."""
 
-    def poisoned(model, batch, config, step):
-        losses = objective(model, batch, config, step)
+    plain = Objective.__call__
+
+    def poisoned(self, batch, step):
+        losses = plain(self, batch, step)
         if set(bad) & set(batch.indices.tolist()):
-            return Losses(losses.total * value, {k: v * value for k, v in losses.parts.items()})
+            parts = {k: v * value for k, v in losses.parts.items()}
+            return replace(losses, total=losses.total * value, parts=parts)
         return losses
 
-    monkeypatch.setattr(loop, "objective", poisoned)
+    monkeypatch.setattr(Objective, "__call__", poisoned)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -362,10 +365,10 @@ def test_a_place_beyond_the_epoch_is_the_start_of_the_next(make):
 
 def test_when_any_process_is_told_to_stop_all_do(make):
     class Told(OneOf):
-        def total(self, values, device):
+        def all_reduce_sum(self, values, device):
             return [values[0], 1.0] if len(values) == 2 else list(values)
 
-    trainer = make(steps=9, world=Told(1, 2))
+    trainer = make(steps=9, processes=Told(1, 2))
     assert trainer.run(Progress()).step == 1
     assert trainer.interrupted.signal == 15
 
@@ -374,7 +377,7 @@ def test_the_objective_is_a_sum_over_real_tokens(make):
     """Against the definition: smoothed cross-entropy of the logits at each real position."""
     trainer = make()
     batch = toy_batch([(4, 6), (1, 2), (3, 5)])
-    losses = objective(trainer.model, batch, trainer.config, 1)
+    losses = compute_losses(trainer.model, batch, trainer.config, 1)
     outputs = trainer.model(batch.source, batch.source_mask, batch.prefix)
     log_p = trainer.model.logits(outputs.holistic).log_softmax(-1).detach()
     nll, smooth = 0.0, 0.0
@@ -384,7 +387,7 @@ def test_the_objective_is_a_sum_over_real_tokens(make):
     assert float(losses.parts["nll"]) == pytest.approx(nll, rel=1e-4)
     assert float(losses.total.detach()) == pytest.approx(0.9 * nll + 0.1 * smooth, rel=1e-4)
     wider = replace(batch, labels=batch.labels.masked_fill(~batch.target_mask, 9))
-    again = objective(trainer.model, wider, trainer.config, 1)
+    again = compute_losses(trainer.model, wider, trainer.config, 1)
     assert torch.equal(again.total, losses.total), "what stands in padding does not matter"
 
 
@@ -394,3 +397,11 @@ def test_weight_decay_makes_it_adamw(make):
     assert type(decaying) is torch.optim.AdamW
     group = decaying.param_groups[0]
     assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.98), 1e-9, 0.1)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_mixed_precision_multiplies_in_bf16_only_where_asked(precision):
+    config = TrainConfig(precision=precision)
+    with mixed_precision(torch.device("cpu"), config):
+        product = torch.ones(2, 3) @ torch.ones(3, 2)
+    assert product.dtype == (torch.bfloat16 if precision == "bf16" else torch.float32)

@@ -1,11 +1,20 @@
 """Tokenizers and stores of a run: made once, found again, made anew when anything changed."""
 
+from pathlib import Path
+
 import pytest
 
 from toys import toy_config, write_corpus
+from untold.corpus import corpus_text
+from untold.corpus.corpus_text import CorpusText
 from untold.errors import UntoldError
 from untold.training import training_data as module
-from untold.training.training_data import prepare_data, prepare_tokenizers
+from untold.training.training_data import prepare_data
+
+
+def prepare_tokenizers(config, run):
+    with CorpusText(config.data.train, Path(config.data.root), run) as text:
+        return module.prepare_tokenizers(config, text, run)
 
 
 @pytest.fixture
@@ -93,3 +102,19 @@ def test_fingerprints_follow_the_data(root, tmp_path):
 def test_no_corpus_is_an_error(tmp_path):
     with pytest.raises(UntoldError, match="name the files to train on"):
         prepare_tokenizers(toy_config(tmp_path, data={"train": []}), tmp_path)
+
+
+def test_every_corpus_is_read_once_for_tokenizers_stores_and_validation(
+    root, tmp_path, monkeypatch
+):
+    read, read_pairs = [], corpus_text.read_pairs
+    monkeypatch.setattr(
+        corpus_text, "read_pairs", lambda *given: read.append(given[0]) or read_pairs(*given)
+    )
+    config = toy_config(root, tokenizer={"joint": False, "size": 35})
+    data = prepare_data(config, None, tmp_path / "run", lambda line: None)
+    assert read == [*config.data.train, config.data.valid]
+    assert len(data.valid_pairs) == 3
+    again = prepare_data(config, None, tmp_path / "run", lambda line: None)
+    assert again.tokenizers.fingerprint == data.tokenizers.fingerprint
+    assert read[2:] == [config.data.valid], "a prepared corpus is opened; validation needs its text"

@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 
-from toys import fill, toy_config, toy_tokenizers
+from toys import compute_losses, fill, toy_config, toy_tokenizers
 from untold.corpus.batching import collate
 from untold.evaluation.metrics import corpus_scores
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
-from untold.training.losses.objective import objective
 from untold.training.training_data import prepare_data
 from untold.training.validation import auxiliary_loss, make_validator, validation_loss
 from untold.translator import Translator
@@ -105,5 +104,5 @@ def test_the_loss_of_a_frozen_model_is_that_of_all_its_bags(prepared):
     settings = trained.config.train.model_copy(update=dict.fromkeys(less, 0) | {"bow_share": 1.0})
     pairs = [data.valid.pair(k) for k in range(len(data.valid.source_lengths))]
     batch = collate(pairs, range(len(pairs)))
-    expected = objective(trained.model, batch, settings, 1).total / batch.target_tokens
+    expected = compute_losses(trained.model, batch, settings, 1).total / batch.target_tokens
     assert found == pytest.approx(float(expected.detach()), rel=1e-5)

@@ -1,4 +1,11 @@
-"""Synchronous grammars: an engine, and the two that come with the package as readable files."""
+"""Generates aligned sentence pairs from synchronous grammars; two grammars come with the package.
+
+`grammar` is the entry point. `grammar_reader` and `rule_parser` read a .grammar file into the
+values of `notation`. `rule_index`, `expansion`, `plain_grammar` and `checks` turn its rules with
+features into a plain grammar. `derivations` samples pairs from it, `recognition` finds the
+derivation of a given pair, `splits` writes train, dev and test files, and `noise` deletes clauses
+from references.
+"""
 
 from untold.corpus.grammars.grammar import (
     Grammar,

@@ -1,21 +1,24 @@
-"""What must hold of a grammar before anyone samples from it; each breach names line and cure."""
+"""Checks a grammar before anyone samples from it; each error names the line and the cure."""
 
 from collections import defaultdict
 
 from untold.corpus.grammars.expansion import Expansion, expand_rules
 from untold.corpus.grammars.notation import Notation, Word
-from untold.corpus.grammars.plain import Plain, Production, finish
-from untold.corpus.grammars.rules import Place
+from untold.corpus.grammars.plain_grammar import PlainGrammar, Production, build_plain_grammar
+from untold.corpus.grammars.rule_parser import Place
 
 __all__ = ["expand"]
 
 
-def expand(notation: Notation) -> Plain:
-    """The plain grammar behind a file: everything in it is reachable, can end and has a use."""
+def expand(notation: Notation) -> PlainGrammar:
+    """Checks the rules of a file and turns them into a plain grammar.
+
+    Every rule can be reached from the start, can end in words, and is used.
+    """
     _check_categories(notation)
     expansion = expand_rules(notation)
     _check_use(notation, expansion)
-    plain = finish(expansion)
+    plain = build_plain_grammar(expansion)
     _check_loops(notation, plain)
     if plain.sizes[0] > notation.length[1]:
         raise Place(notation.where, 1).error(
@@ -26,7 +29,7 @@ def expand(notation: Notation) -> Plain:
 
 
 def _check_categories(notation: Notation) -> None:
-    """Every constituent has rules, and every feature asked of it is a feature of one of them."""
+    """Checks that every constituent has rules, and that some rule has each feature it needs."""
     known: dict[str, set[str]] = defaultdict(set)
     for rule in notation.rules:
         known[rule.category] |= rule.features.keys()
@@ -45,11 +48,11 @@ def _check_categories(notation: Notation) -> None:
 
 
 def _check_use(notation: Notation, expansion: Expansion) -> None:
-    """Every category ends in words, and every rule and every row of the lexicon has a use."""
+    """Checks that every category can end in words, and that every rule and row can be used."""
     sizes = expansion.sizes
     reached = {category for category, _ in expansion.symbols}
     ended = {s[0] for s, size in zip(expansion.symbols, sizes, strict=True) if size is not None}
-    used = {draft.rule.origin for choices in expansion.drafts for draft in choices}
+    used = {instance.rule.origin for choices in expansion.instances for instance in choices}
     for rule in notation.rules:
         place = Place(notation.where, rule.origin)
         if rule.category not in reached:
@@ -66,10 +69,20 @@ def _check_use(notation: Notation, expansion: Expansion) -> None:
             )
 
 
-def _check_loops(notation: Notation, plain: Plain) -> None:
-    """No symbol comes back to itself without a new source word: derivations are finitely many."""
+def _check_loops(notation: Notation, plain: PlainGrammar) -> None:
+    """Checks that no symbol leads back to itself without a new source word.
+
+    The derivations of a source sentence are therefore finite in number.
+    """
     steps = [
-        sorted({child for p in choices if p.children for child in _whole(p, plain.nullable)})
+        sorted(
+            {
+                child
+                for p in choices
+                if p.children
+                for child in _children_spanning_source(p, plain.nullable)
+            }
+        )
         for choices in plain.productions
     ]
     opened, closed = 1, 2
@@ -93,8 +106,8 @@ def _check_loops(notation: Notation, plain: Plain) -> None:
                 path.append((child, iter(steps[child])))
 
 
-def _whole(production: Production, nullable: tuple[bool, ...]) -> list[int]:
-    """The children that can be the whole source side."""
+def _children_spanning_source(production: Production, nullable: tuple[bool, ...]) -> list[int]:
+    """Lists the children that can be the whole source side of a production."""
     full = [child for child in production.children if not nullable[child]]
     if len(full) > 1 or any(isinstance(item, Word) for item in production.source):
         return []

@@ -1,4 +1,4 @@
-"""Derivations by chance: a tree first, then each side's words, then the alignment between them."""
+"""Samples derivations: draws a tree, then reads each side's words and their alignment from it."""
 
 import random
 from bisect import bisect
@@ -9,19 +9,19 @@ from itertools import accumulate
 from typing import Any
 
 from untold.corpus.grammars.notation import Item, Notation, Slot
-from untold.corpus.grammars.plain import Plain, Production
+from untold.corpus.grammars.plain_grammar import PlainGrammar, Production
 
 __all__ = ["Sample", "Sampler", "Tree"]
 
-Tree = Sequence[Any]  # a production, then one tree per child: no class, for speed
+Tree = Sequence[Any]  # a production, then one tree for each child; a plain sequence is faster
 Links = list[tuple[int, int]]  # (node and tag in one number, position of the word)
 
-_TAGS = 1 << 16  # more than any tag
+_TAGS = 1 << 16  # exceeds every tag
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence pair; `alignment` holds sorted (source, target) word positions from 0."""
+    """Holds a sentence pair; `alignment` lists sorted (source, target) word positions from 0."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -29,45 +29,48 @@ class Sample:
 
 
 class Sampler:
-    """Rewrites top-down by weight; no side grows past the longest sentence."""
+    """Draws productions top-down by weight; no side exceeds the grammar's longest sentence."""
 
-    def __init__(self, notation: Notation, plain: Plain) -> None:
+    def __init__(self, notation: Notation, plain: PlainGrammar) -> None:
         self.productions = plain.productions
         self.sizes = plain.sizes
         self.shortest, self.longest = notation.length
-        self.ease = [max(p.size for p in choices) for choices in plain.productions]
+        self.largest = [max(p.size for p in choices) for choices in plain.productions]
         self.cumulative = [list(accumulate(p.weight for p in c)) for c in plain.productions]
-        self.tight: dict[tuple[int, int], tuple[list[Production], list[float]]] = {}
+        self.restricted: dict[tuple[int, int], tuple[list[Production], list[float]]] = {}
         self.sides = [
             (language in notation.capitalize, notation.absorb.get(language, {}))
             for language in notation.languages
         ]
 
     def sample(self, rng: random.Random) -> Sample:
-        """One pair; draws again while a side is shorter than the grammar allows."""
+        """Draws one pair; draws again while a side is shorter than the grammar allows."""
         while True:
-            sample = self.read(self._grow(rng.random))
+            sample = self.read(self._draw_tree(rng.random))
             if min(len(sample.source), len(sample.target)) >= self.shortest:
                 return sample
 
     def read(self, tree: Tree) -> Sample:
-        """The pair that a derivation spells."""
-        source, source_links = self._spell(tree, 0)
-        target, target_links = self._spell(tree, 1)
+        """Returns the sentence pair of a derivation."""
+        source, source_links = self._words_and_links(tree, 0)
+        target, target_links = self._words_and_links(tree, 1)
         return Sample(tuple(source), tuple(target), _join(source_links, target_links))
 
-    def _grow(self, draw: Callable[[], float]) -> Tree:
-        """A whole tree, leftmost node first; `spare` words are left beyond what all nodes need."""
+    def _draw_tree(self, draw: Callable[[], float]) -> Tree:
+        """Draws a whole tree, leftmost node first.
+
+        `spare` counts the words that may still be added beyond the least that all open nodes need.
+        """
         spare = self.longest - self.sizes[0]
         root: list[Any] = []
         waiting: list[tuple[int, list[Any]]] = [(0, root)]
         while waiting:
             symbol, node = waiting.pop()
             budget = self.sizes[symbol] + spare
-            if budget >= self.ease[symbol]:
+            if budget >= self.largest[symbol]:
                 choices, weights = self.productions[symbol], self.cumulative[symbol]
             else:
-                choices, weights = self._within(symbol, budget)
+                choices, weights = self._fitting_productions(symbol, budget)
             last = len(choices) - 1
             production = choices[bisect(weights, draw() * weights[-1], 0, last) if last else 0]
             spare = budget - production.size
@@ -77,17 +80,19 @@ class Sampler:
                 waiting += zip(production.children[::-1], node[:0:-1], strict=True)
         return root
 
-    def _within(self, symbol: int, budget: int) -> tuple[list[Production], list[float]]:
-        """The productions that can still end within the budget: the shortest one always can."""
-        found = self.tight.get((symbol, budget))
+    def _fitting_productions(
+        self, symbol: int, budget: int
+    ) -> tuple[list[Production], list[float]]:
+        """Returns the productions that can end within the budget; the shortest one always can."""
+        found = self.restricted.get((symbol, budget))
         if found is None:
             choices = [p for p in self.productions[symbol] if p.size <= budget]
             found = choices, list(accumulate(p.weight for p in choices))
-            self.tight[symbol, budget] = found
+            self.restricted[symbol, budget] = found
         return found
 
-    def _spell(self, tree: Tree, side: int) -> tuple[list[str], Links]:
-        """The words of one side in their order, and where the tagged ones stand."""
+    def _words_and_links(self, tree: Tree, side: int) -> tuple[list[str], Links]:
+        """Returns the words of one side in order, and the positions of the tagged ones."""
         capitalize, absorb = self.sides[side]
         words: list[str] = []
         links: Links = []
@@ -119,13 +124,13 @@ def _items(node: Tree, side: int) -> tuple[Item, ...]:
 
 
 def _keys(node: Tree, tags: tuple[int, ...]) -> tuple[int, ...]:
-    """The tags as numbers that tell this node from others that came by the same rule."""
+    """Returns the tags as numbers that differ between nodes of the same rule."""
     base = id(node) * _TAGS
     return tuple([base + tag for tag in tags])
 
 
 def _join(source: Links, target: Links) -> tuple[tuple[int, int], ...]:
-    """All pairs of words with the same tag of the same node."""
+    """Links all source words to all target words with the same tag of the same node."""
     places: dict[int, list[int]] = defaultdict(list)
     for key, position in source:
         places[key].append(position)

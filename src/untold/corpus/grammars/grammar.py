@@ -1,7 +1,7 @@
-"""Synchronous grammars: sentence pairs with their word alignment, without end and without a file.
+"""Loads synchronous grammars, which generate any number of sentence pairs with word alignments.
 
-`load_grammar("en-de").sample(random.Random(7))` is one pair. Grammars are readable files (see
-docs/grammars.md); the ones that come with the package lie beside this one.
+`load_grammar("en-de").sample(random.Random(7))` returns one pair. Grammars are readable files;
+docs/grammars.md explains them, and those of the package lie in this directory.
 """
 
 import random
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from untold.corpus.grammars.checks import expand
 from untold.corpus.grammars.derivations import Sample, Sampler
+from untold.corpus.grammars.grammar_reader import read_notation
 from untold.corpus.grammars.notation import Notation
-from untold.corpus.grammars.plain import Plain
-from untold.corpus.grammars.reader import read_notation
+from untold.corpus.grammars.plain_grammar import PlainGrammar
 from untold.corpus.grammars.recognition import Recognizer, count_derivations
 from untold.errors import UntoldError
 
@@ -26,43 +26,46 @@ _SUFFIX = ".grammar"
 
 @dataclass(frozen=True)
 class Grammar:
-    """A checked grammar, ready to sample from: every derivation it starts it can finish."""
+    """Samples from a checked grammar: every derivation that it starts can be finished."""
 
     name: str
     notation: Notation = field(repr=False)
-    plain: Plain = field(repr=False)
+    plain: PlainGrammar = field(repr=False)
 
     @property
     def languages(self) -> tuple[str, str]:
-        """The suffixes of the files it writes: source, target."""
+        """Names source and target language; they are the suffixes of the files it writes."""
         return self.notation.languages
 
     @property
     def entries(self) -> int:
-        """Lexical entries: rows of the lexicon and rules of words alone, not inflected forms."""
+        """Counts the lexical entries: rows of the lexicon, and rules that hold only words.
+
+        Inflected forms do not count.
+        """
         return self.notation.entries
 
     def sample(self, rng: random.Random) -> Sample:
-        """One pair within the grammar's length limits on both sides; the same for the same rng."""
+        """Draws one pair within the grammar's length limits; the rng's state determines it."""
         return self._sampler.sample(rng)
 
     def stream(self, seed: int) -> Iterator[Sample]:
-        """Pairs without end, duplicates among them; the same sequence for the same seed."""
+        """Yields pairs without end, also duplicates; the same seed gives the same sequence."""
         rng = random.Random(seed)
         while True:
             yield self._sampler.sample(rng)
 
     def derives(self, source: str, target: str) -> bool:
-        """Whether the grammar has this pair of tokenised sentences."""
+        """Returns True if the grammar generates this pair of tokenised sentences."""
         return self.derive(source, target) is not None
 
     def derive(self, source: str, target: str) -> Sample | None:
-        """This pair of tokenised sentences with its alignment; None if it is not in the grammar."""
+        """Aligns a pair of tokenised sentences; returns None if the grammar cannot generate it."""
         tree = self._recognizer.derive(tuple(source.split()), tuple(target.split()))
         return None if tree is None else self._sampler.read(tree)
 
     def count(self, max_words: int) -> int:
-        """Derivations of at most `max_words` words a side; a pair may have more than one."""
+        """Counts derivations of at most `max_words` words a side; a pair may have several."""
         return count_derivations(self.plain, max_words)
 
     @cached_property
@@ -75,7 +78,7 @@ class Grammar:
 
 
 def load_grammar(name: str | Path) -> Grammar:
-    """A grammar of the package by its name, or a file of one's own by its path."""
+    """Loads a grammar of the package by its name, or a .grammar file by its path."""
     path = Path(name)
     if isinstance(name, str) and name in known_grammars():
         return _packaged(name)
@@ -91,13 +94,13 @@ def load_grammar(name: str | Path) -> Grammar:
 
 
 def parse_grammar(text: str, where: str = "grammar") -> Grammar:
-    """A grammar from its text; `where` names it in errors, as file:line."""
+    """Parses the text of a grammar; errors name it as `where`:line."""
     notation = read_notation(text, where)
     return Grammar(Path(where).stem, notation, expand(notation))
 
 
 def known_grammars() -> tuple[str, ...]:
-    """The names of the grammars that come with the package, sorted."""
+    """Lists the names of the grammars that come with the package, sorted."""
     files = (resources.files("untold.corpus") / "grammars").iterdir()
     names = (file.name for file in files)
     return tuple(sorted(n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX)))

@@ -1,14 +1,24 @@
-"""What a grammar file says, as values: features, rules and header. See docs/grammars.md."""
+"""Defines the values that a grammar file is read into. docs/grammars.md explains the notation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Features", "Item", "Notation", "Reference", "Rule", "Slot", "Term", "Variable", "Word"]
+__all__ = [
+    "Constituent",
+    "Features",
+    "Item",
+    "Notation",
+    "Rule",
+    "Slot",
+    "Term",
+    "Variable",
+    "Word",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A terminal; words of the two sides of a rule that share a tag are aligned."""
+    """Holds a terminal; words on the two sides of a rule that share a tag are aligned."""
 
     text: str
     tags: tuple[int, ...] = ()
@@ -16,7 +26,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a rule's child on one side; its words on that side all take the tags."""
+    """Marks the place of a rule's child on one side; all the child's words there take the tags."""
 
     child: int
     tags: tuple[int, ...] = ()
@@ -24,7 +34,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Variable:
-    """A value that is the same wherever its name stands in a rule; one of `values`, if given."""
+    """Stands for one value wherever its name occurs in a rule; `values` restricts it, if given."""
 
     name: str
     values: frozenset[str] | None = None
@@ -36,8 +46,8 @@ Features = Mapping[str, Term]
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A constituent on the right: the same on both sides, with all its features."""
+class Constituent:
+    """Names a category on the right of a rule, with the features that both sides ask of it."""
 
     category: str
     features: Features
@@ -45,15 +55,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class Rule:
-    """category -> source || target, with one slot for each child on both sides.
+    """Rewrites a category: category -> source || target, with a slot for each child on both sides.
 
-    `origin` is the line that wrote it: the rule's own, or the lexicon's row. `domains` narrows
-    variables.
+    `origin` is the line in the file that the rule comes from: its own, or a row of the lexicon.
+    `domains` restricts the values of variables.
     """
 
     category: str
     features: Features
-    children: tuple[Reference, ...]
+    children: tuple[Constituent, ...]
     source: tuple[Item, ...]
     target: tuple[Item, ...]
     weight: float
@@ -63,7 +73,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Notation:
-    """A grammar file as it stands. Features keep the order in which their values are declared."""
+    """Holds a whole grammar file. Features keep the order in which their values are declared."""
 
     where: str
     languages: tuple[str, str]

@@ -1,4 +1,4 @@
-"""How does the grammar derive this pair, and how many derivations are there? Exact, by tables."""
+"""Finds the derivation of a given pair, and counts derivations, by dynamic programming."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -7,15 +7,18 @@ from functools import cache
 
 from untold.corpus.grammars.derivations import Tree
 from untold.corpus.grammars.notation import Item, Notation, Slot, Word
-from untold.corpus.grammars.plain import Plain, Production
+from untold.corpus.grammars.plain_grammar import PlainGrammar, Production
 
 __all__ = ["Recognizer", "count_derivations"]
 
 Span = tuple[int, int]
 
 
-def count_derivations(plain: Plain, max_words: int) -> int:
-    """Derivations of the start whose size, a bound on both sides' words, is at most `max_words`."""
+def count_derivations(plain: PlainGrammar, max_words: int) -> int:
+    """Counts the derivations of the start whose size is at most `max_words`.
+
+    The size of a derivation bounds the words of both its sides.
+    """
 
     @cache
     def ways(children: tuple[int, ...], words: int) -> int:
@@ -42,17 +45,20 @@ def count_derivations(plain: Plain, max_words: int) -> int:
 
 
 class Recognizer:
-    """Finds a derivation of a pair: source spans top-down, each with all its target spans."""
+    """Finds a derivation: splits the source top-down, and finds all target spans of each part."""
 
-    def __init__(self, notation: Notation, plain: Plain) -> None:
+    def __init__(self, notation: Notation, plain: PlainGrammar) -> None:
         self.notation = notation
         self.plain = plain
-        self.words: dict[str, int] = {}  # each source word's bit
-        self.starts, self.inside = self._masks()
-        self.index = [self._by_first(choices) for choices in plain.productions]
+        self.words: dict[str, int] = {}  # the bit of each source word
+        self.first_words, self.all_words = self._masks()
+        self.index = [self._by_first_word(choices) for choices in plain.productions]
 
     def derive(self, source: tuple[str, ...], target: tuple[str, ...]) -> Tree | None:
-        """A derivation of exactly this pair, capitals and absorbed marks included; None if none."""
+        """Returns a derivation of this pair, or None if the grammar has none.
+
+        Capitals and absorbed marks must agree too.
+        """
         sides = [
             _Side(
                 words,
@@ -66,8 +72,8 @@ class Recognizer:
         return search.tree(0, *whole) if whole[1] in search.spans(0, *whole[0]) else None
 
     def _masks(self) -> tuple[list[int], list[int]]:
-        """Per symbol, as bits: the source words that can open it, and all those within it."""
-        parts = [self._parts(choices) for choices in self.plain.productions]
+        """Returns as bits the source words that can open each symbol, and those it can contain."""
+        parts = [self._own_words_and_children(choices) for choices in self.plain.productions]
         opening, within = [part[0] for part in parts], [part[1] for part in parts]
         changed = True
         while changed:
@@ -82,8 +88,10 @@ class Recognizer:
                 changed = changed or masks != (opening[symbol], within[symbol])
         return opening, within
 
-    def _parts(self, choices: tuple[Production, ...]) -> tuple[int, int, set[int], set[int]]:
-        """Of one symbol: its own words, first and all, and its children, first and all."""
+    def _own_words_and_children(
+        self, choices: tuple[Production, ...]
+    ) -> tuple[int, int, set[int], set[int]]:
+        """Returns one symbol's own words, first and all, and its children, first and all."""
         absorb = self.notation.absorb.get(self.notation.languages[0], {})
         opening = within = 0
         first: set[int] = set()
@@ -102,8 +110,8 @@ class Recognizer:
                     opens = self.plain.nullable[production.children[item.child]]
         return opening, within, first, inner
 
-    def _by_first(self, choices: tuple[Production, ...]) -> dict[str, list[Production]]:
-        """Productions by the word they must open with; "" where it is not a fixed word."""
+    def _by_first_word(self, choices: tuple[Production, ...]) -> dict[str, list[Production]]:
+        """Groups productions by the word they must open with; "" stands for no fixed word."""
         absorb = self.notation.absorb.get(self.notation.languages[0], {})
         index: dict[str, list[Production]] = defaultdict(list)
         for production in choices:
@@ -115,14 +123,17 @@ class Recognizer:
 
 @dataclass(frozen=True)
 class _Side:
-    """One sentence, and the ways in which a terminal can stand at a position of it."""
+    """Holds one sentence, and tells which terminals match at a position of it."""
 
     words: tuple[str, ...]
     capitalize: bool
     absorb: Mapping[str, frozenset[str]]
 
     def spellings(self, position: int) -> list[str]:
-        """The grammar's words that read as the word here: a capital may be the sentence's own."""
+        """Lists the terminals that can appear as the word at a position.
+
+        The first word of a sentence may owe its capital to the sentence, so both forms count.
+        """
         if position >= len(self.words):
             return []
         word = self.words[position]
@@ -130,8 +141,8 @@ class _Side:
             return [w for w in (word, word[:1].lower() + word[1:]) if w[:1].upper() == word[:1]]
         return [word]
 
-    def after(self, text: str, position: int) -> list[int]:
-        """Where the sentence goes on after this terminal: the same place where it is absorbed."""
+    def next_positions(self, text: str, position: int) -> list[int]:
+        """Lists the positions that can follow this terminal; an absorbed one takes no position."""
         following = self.words[position : position + 2]
         absorbers = self.absorb.get(text, frozenset())
         ends = [position] if following and following[0] in absorbers else []
@@ -143,7 +154,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Step:
-    """How a symbol covers a span of both sides: a production, and its children's spans."""
+    """Records how a symbol covers a span of both sides: a production, and its children's spans."""
 
     production: Production
     source: tuple[Span, ...]
@@ -162,18 +173,18 @@ class _Search:
         known = recognizer.words
         self.bits = [
             sum(1 << known[word] for word in source.spellings(position) if word in known)
-            for position in range(len(source.words) + 1)  # past the end stands no word
+            for position in range(len(source.words) + 1)  # there is no word past the end
         ]
-        self.reach: dict[tuple[int, int], range] = {}
+        self.ends: dict[tuple[int, int], range] = {}
 
     def tree(self, symbol: int, source: Span, target: Span) -> Tree:
-        """The derivation behind a pair of spans that `spans` has found."""
+        """Builds the derivation of a pair of spans that `spans` has found."""
         step = self.spans(symbol, *source)[target]
         parts = zip(step.production.children, step.source, step.target, strict=True)
         return (step.production, *(self.tree(*part) for part in parts))
 
     def spans(self, symbol: int, start: int, end: int) -> dict[Span, _Step]:
-        """The target spans that the symbol derives together with this source span."""
+        """Maps each target span that the symbol derives with this source span to its step."""
         key = symbol, start, end
         if key not in self.memo:
             found: dict[Span, _Step] = {}
@@ -185,16 +196,16 @@ class _Search:
         return self.memo[key]
 
     def _ends(self, symbol: int, start: int) -> range:
-        """Where the symbol can end from here, by the words it can open with and contain."""
+        """Returns where the symbol may end, judged by the words it can open with and contain."""
         key = symbol, start
-        if key not in self.reach:
-            inside, end = self.recognizer.inside[symbol], start
-            if self.bits[start] & self.recognizer.starts[symbol]:
-                while self.bits[end] & inside:
+        if key not in self.ends:
+            all_words, end = self.recognizer.all_words[symbol], start
+            if self.bits[start] & self.recognizer.first_words[symbol]:
+                while self.bits[end] & all_words:
                     end += 1
             nullable = self.recognizer.plain.nullable[symbol]
-            self.reach[key] = range(start if nullable else start + 1, end + 1)
-        return self.reach[key]
+            self.ends[key] = range(start if nullable else start + 1, end + 1)
+        return self.ends[key]
 
     def _candidates(self, symbol: int, start: int) -> Iterator[Production]:
         index = self.recognizer.index[symbol]
@@ -204,16 +215,16 @@ class _Search:
     def _split(
         self, production: Production, items: tuple[Item, ...], start: int, end: int
     ) -> Iterator[_Parts]:
-        """Every way to lay these items of the source side over the span."""
+        """Yields every way to lay these items of the source side over the span."""
         if not items:
             yield from [()] if start == end else []
         elif isinstance(items[0], Word):
-            for position in self.source.after(items[0].text, start):
+            for position in self.source.next_positions(items[0].text, start):
                 if position <= end:
                     yield from self._split(production, items[1:], position, end)
         else:
             symbol = production.children[items[0].child]
-            known = self.reach.get((symbol, start))
+            known = self.ends.get((symbol, start))
             ends = self._ends(symbol, start) if known is None else known
             for position in range(max(ends.start, start if items[1:] else end), ends.stop):
                 if position <= end:
@@ -222,7 +233,7 @@ class _Search:
     def _part(
         self, production: Production, items: tuple[Item, ...], span: Span, end: int
     ) -> Iterator[_Parts]:
-        """The ways in which the first item has this span; it is looked into last."""
+        """Yields the ways in which the first item has this span; it is expanded after the rest."""
         assert isinstance(items[0], Slot)
         child = items[0].child
         for rest in self._split(production, items[1:], span[1], end):
@@ -233,7 +244,7 @@ class _Search:
     def _cover(
         self, production: Production, parts: dict[int, Span], found: dict[Span, _Step]
     ) -> None:
-        """Lay the target side's items one after another over the target sentence."""
+        """Lays the target side's items one after another over the target sentence."""
         reached: dict[Span, _Parts] = {(k, k): () for k in range(len(self.target.words) + 1)}
         for item in production.target:
             reached = dict(self._extend(production, item, parts, reached))
@@ -252,7 +263,7 @@ class _Search:
         parts: dict[int, Span],
         reached: dict[Span, _Parts],
     ) -> Iterator[tuple[Span, _Parts]]:
-        """What is reached with one more item of the target side."""
+        """Yields the spans that one more item of the target side reaches."""
         if isinstance(item, Slot):
             spans = self.spans(production.children[item.child], *parts[item.child])
             for (start, at), chosen in reached.items():
@@ -261,5 +272,5 @@ class _Search:
                         yield (start, span[1]), (*chosen, (item.child, span))
             return
         for (start, at), chosen in reached.items():
-            for position in self.target.after(item.text, at):
+            for position in self.target.next_positions(item.text, at):
                 yield (start, position), chosen

@@ -1,4 +1,4 @@
-"""A corpus from a grammar: train, dev and test on disk, with no sentence in two of them."""
+"""Writes a corpus from a grammar: train, dev and test files that share no sentence."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,12 @@ from untold.errors import UntoldError
 
 __all__ = ["SampleReport", "SplitReport", "write_sample"]
 
-_PATIENCE = 20_000  # draws in a row without a new pair: the grammar has hardly any left
+_MAX_MISSES = 20_000  # after so many draws in a row without a new pair, hardly any can be left
 
 
 @dataclass(frozen=True)
 class SplitReport:
-    """One split as written: its pairs and its lengths in words, averaged and longest."""
+    """Counts the pairs of one split, with the mean and the longest length of its sides in words."""
 
     name: str
     pairs: int
@@ -35,7 +35,7 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class SampleReport:
-    """What `write_sample` wrote, and where."""
+    """Tells what `write_sample` wrote, and where."""
 
     grammar: str
     languages: tuple[str, str]
@@ -53,10 +53,10 @@ class SampleReport:
 def write_sample(
     name: str | Path, pairs: int, seed: int, out: str | Path, *, noise: float = 0.0
 ) -> SampleReport:
-    """Write train (`pairs`), dev and test with their alignments; the same files for the same seed.
+    """Writes train (`pairs` pairs), dev and test with alignments; the seed determines the files.
 
-    No source and no target sentence stands in two splits, and no pair twice in one. `noise` is the
-    share of training references that lose a clause; all else is as without it.
+    No source and no target sentence occurs in two splits, and no pair occurs twice in one. `noise`
+    is the share of training references that lose a clause; it changes nothing else.
     """
     if pairs < 1:
         raise UntoldError(f"{pairs} pairs: ask for at least 1")
@@ -65,27 +65,30 @@ def write_sample(
     grammar = load_grammar(name)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    held_out = min(max(pairs // 20, 100), 1000)
+    held_out_pairs = min(max(pairs // 20, 100), 1000)
     splits = _Splits(grammar, grammar.stream(seed))
     reports = {}
-    for split, count in (("test", held_out), ("dev", held_out), ("train", pairs)):
+    for split, count in (("test", held_out_pairs), ("dev", held_out_pairs), ("train", pairs)):
         samples: Iterable[Sample] = splits.take(count, keep=split != "train")
         if noise and split == "train":
-            samples = delete_clauses(list(samples), noise, seed, splits.taken[1])
+            samples = delete_clauses(list(samples), noise, seed, splits.held_out[1])
         reports[split] = _write(grammar, split, out, samples)
     return SampleReport(grammar.name, grammar.languages, seed, out, **reports)
 
 
 class _Splits:
-    """Deals a stream of pairs out to splits; held-out splits go first and keep their sentences."""
+    """Distributes a stream of pairs to splits.
+
+    Held-out splits are taken first, and later splits do not get their sentences.
+    """
 
     def __init__(self, grammar: Grammar, stream: Iterator[Sample]) -> None:
         self.grammar = grammar
         self.stream = stream
-        self.taken: tuple[set[str], set[str]] = set(), set()
+        self.held_out: tuple[set[str], set[str]] = set(), set()
 
     def take(self, count: int, keep: bool) -> Iterator[Sample]:
-        """`count` new pairs; `keep` withholds their sentences from the splits that follow."""
+        """Yields `count` new pairs; `keep` withholds their sentences from later splits."""
         seen: set[bytes] = set()
         own: tuple[list[str], list[str]] = [], []
         misses = 0
@@ -93,9 +96,9 @@ class _Splits:
             sample = next(self.stream)
             source, target = " ".join(sample.source), " ".join(sample.target)
             digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8).digest()
-            if digest in seen or source in self.taken[0] or target in self.taken[1]:
+            if digest in seen or source in self.held_out[0] or target in self.held_out[1]:
                 misses += 1
-                if misses > _PATIENCE:
+                if misses > _MAX_MISSES:
                     raise UntoldError(
                         f"{self.grammar.name}: only {len(seen)} of {count} new pairs found before"
                         " they ran out: ask for fewer pairs"
@@ -107,8 +110,8 @@ class _Splits:
                 own[0].append(source)
                 own[1].append(target)
             yield sample
-        self.taken[0].update(own[0])
-        self.taken[1].update(own[1])
+        self.held_out[0].update(own[0])
+        self.held_out[1].update(own[1])
 
 
 def _write(grammar: Grammar, split: str, out: Path, samples: Iterable[Sample]) -> SplitReport:

@@ -1,1 +1,1 @@
-"""What training minimises: one file for each loss, and the objective that adds them up."""
+"""The losses: one file for each, and the objective that adds them up."""

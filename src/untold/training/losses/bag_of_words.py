@@ -1,60 +1,104 @@
-"""Bags of words: the past capsules know what was said, the future ones what is still to be said.
+"""Bag-of-words losses: past capsules know the words said, future ones the words still to come.
 
     -log p(bag) = sum over its words y of  log Z_t - E_y . u_t,   u_t = W Omega_t
 
-State z_t has read y_<t and predicts y_t. Summed over a bag, the embeddings become one vector S_t, a
-running sum over the sentence, and the loss N_t log Z_t - u_t . S_t: there is no (t, t) term.
+State z_t has read y_<t and predicts y_t. The embeddings of a bag add up to one vector S_t, a
+running sum over the sentence, so the loss is N_t log Z_t - u_t . S_t and needs no (t, t) matrix.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untold.training.losses.fused_softmax import weighted_log_partition
+from untold.config import TrainConfig
+from untold.models.past_future import Separated
+from untold.models.seq2seq import Seq2Seq
+from untold.training.losses.counterfactual import TargetWords
+from untold.training.losses.cross_entropy import weighted_log_partition
+from untold.training.losses.loss import Loss, LossContext
 
-__all__ = ["Bags", "Words", "bag_loss", "sentence_bags"]
+__all__ = [
+    "BagOfWordsLoss",
+    "Bags",
+    "CounterfactualBagLoss",
+    "bag_loss",
+    "mean_bag_loss",
+    "sentence_bags",
+]
 
 
 @dataclass(frozen=True)
 class Bags:
-    """Of every position: the number of words in its bag and the sum of their embeddings."""
+    """One bag for each position: the number of its words and the sum of their embeddings."""
 
     counts: Float[Tensor, "b t"]
     sums: Float[Tensor, "b t d"]
 
 
-@dataclass(frozen=True)
-class Words:
-    """What was read, and of what: `labels` are y_1 .. y_T EOS, as the decoder was given them.
-
-    `whole` is the sentence that they are of; it has words that `labels` lack, if some were deleted.
-    """
-
-    labels: Int[Tensor, "b t"]
-    mask: Bool[Tensor, "b t"]
-    whole: Int[Tensor, "b s"]
-    whole_mask: Bool[Tensor, "b s"]
+Side = tuple[Float[Tensor, "b t _"], nn.Linear, Bags]  # vectors, the head that reads them, bags
 
 
-def sentence_bags(words: Words, embedding: Float[Tensor, "v d"], window: str) -> tuple[Bags, Bags]:
-    """Past and future bag of every position.
+class BagOfWordsLoss(Loss):
+    """Predicts the words before a position from its past capsules, the rest from the future."""
 
-    causal: y_<t and the rest. paper: y_<=t and y_>=t. strict: y_<t and y_>t.
+    name = "bow"
+
+    def weight(self, config: TrainConfig) -> float:
+        """Returns train.bow_weight."""
+        return config.bow_weight
+
+    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
+        """Needs capsules."""
+        return model.past_future is not None
+
+    def value(self, context: LossContext) -> Float[Tensor, ""] | None:
+        """Computes the bags of the true prefixes."""
+        labels, mask = context.batch.labels, context.batch.target_mask
+        words = TargetWords(labels, mask, labels, mask)
+        sides = _capsule_sides(context, context.separated, words)
+        return mean_bag_loss(sides, mask, context.damped_embedding, context.config)
+
+
+class CounterfactualBagLoss(BagOfWordsLoss):
+    """Predicts the same bags after prefixes without a span, whose words are still to come."""
+
+    name = "counterfactual"
+
+    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:
+        """Needs capsules and a share of sentences to shorten."""
+        return model.past_future is not None and config.counterfactual > 0
+
+    def value(self, context: LossContext) -> Float[Tensor, ""] | None:
+        """Computes the bags at the positions behind the deleted spans."""
+        if context.counterfactual is None:
+            return None
+        cut, separated = context.counterfactual
+        sides = _capsule_sides(context, separated, cut.words)
+        return mean_bag_loss(sides, cut.after, context.damped_embedding, context.config)
+
+
+def sentence_bags(
+    words: TargetWords, embedding: Float[Tensor, "v d"], window: str
+) -> tuple[Bags, Bags]:
+    """Computes the past and the future bag of every position.
+
+    The window `causal` has y_<t and the rest, `paper` y_<=t and y_>=t, `strict` y_<t and y_>t.
     """
     real = words.mask.to(embedding.dtype)
-    here = Bags(real, _rows(words.labels, words.mask, embedding))
-    through = Bags(here.counts.cumsum(1), here.sums.cumsum(1))
-    before = _minus(through, here)
-    whole = _rows(words.whole, words.whole_mask, embedding)
-    everything = Bags(
-        words.whole_mask.sum(1, keepdim=True).to(embedding.dtype).expand_as(real),
-        whole.sum(1, keepdim=True).expand_as(here.sums),
+    sums = nn.functional.embedding(words.labels, embedding) * real[..., None]
+    through = Bags(real.cumsum(1), sums.cumsum(1))
+    before = Bags(through.counts - real, through.sums - sums)
+    whole = nn.functional.embedding(words.whole, embedding)
+    whole = whole * words.whole_mask[..., None].to(embedding.dtype)
+    said = through if window == "strict" else before
+    future = Bags(
+        words.whole_mask.sum(1, keepdim=True).to(embedding.dtype).expand_as(real) - said.counts,
+        whole.sum(1, keepdim=True).expand_as(sums) - said.sums,
     )
-    past = through if window == "paper" else before
-    future = _minus(everything, through if window == "strict" else before)
-    return past, future
+    return through if window == "paper" else before, future
 
 
 def bag_loss(
@@ -64,9 +108,9 @@ def bag_loss(
     bag: tuple[Float[Tensor, " n"], Float[Tensor, "n d"]],
     weights: Float[Tensor, " n"],
 ) -> Float[Tensor, ""]:
-    """Sum over n positions of weight times -log p(bag), with p = softmax(E W capsules).
+    """Sums weight times -log p(bag) over n positions, with p = softmax(E W capsules).
 
-    `bag`: counts and sums of the positions, as Bags has them.
+    `bag` holds counts and sums of the positions, as in Bags.
     """
     counts, sums = bag
     mapped = head(capsules)
@@ -77,9 +121,38 @@ def bag_loss(
     return log_z - torch.linalg.vecdot(mapped, sums) @ weights
 
 
-def _rows(ids: Tensor, mask: Tensor, embedding: Tensor) -> Float[Tensor, "b t d"]:
-    return nn.functional.embedding(ids, embedding) * mask[..., None].to(embedding.dtype)
+def mean_bag_loss(
+    sides: Sequence[Side],
+    steps: Bool[Tensor, "b t"],
+    embedding: Float[Tensor, "v d"],
+    config: TrainConfig,
+) -> Float[Tensor, ""]:
+    """Averages the bag losses over the `steps` of each sentence and sums over the sentences.
+
+    With train.bow_share below one it computes a random sample of the steps and scales their sum,
+    so that its mean is right.
+    """
+    per_step = steps.to(embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
+    chosen, scale = steps.flatten().nonzero().flatten(), 1.0
+    if config.bow_share < 1.0 and len(chosen):
+        count = max(1, round(config.bow_share * len(chosen)))
+        sample = torch.randperm(len(chosen), device=chosen.device)[:count].sort().values
+        chosen, scale = chosen[sample], len(chosen) / count
+    weights = per_step.flatten()[chosen] * scale
+    total = torch.zeros((), device=weights.device)
+    for vectors, head, bags in sides:
+        counts, sums = bags.counts.flatten()[chosen], bags.sums.flatten(0, 1)[chosen]
+        mean = config.bow_reduction == "mean"
+        share = weights / counts.clamp(min=1) if mean else weights
+        picked = vectors.flatten(0, 1)[chosen]
+        total = total + bag_loss(picked, head, embedding, (counts, sums), share)
+    return total
 
 
-def _minus(one: Bags, other: Bags) -> Bags:
-    return Bags(one.counts - other.counts, one.sums - other.sums)
+def _capsule_sides(
+    context: LossContext, separated: Separated, words: TargetWords
+) -> tuple[Side, Side]:
+    """Pairs past and future capsules with their heads and bags."""
+    heads = context.past_future.heads
+    past, future = sentence_bags(words, context.damped_embedding, context.config.bow_window)
+    return (separated.past, heads.bow_past, past), (separated.future, heads.bow_future, future)

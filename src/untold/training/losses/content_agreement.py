@@ -10,9 +10,31 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from untold.config import TrainConfig
 from untold.models.past_future import Heads, Separated
+from untold.models.seq2seq import Seq2Seq
+from untold.training.losses.loss import Loss, LossContext
 
-__all__ = ["content_loss", "running_means"]
+__all__ = ["ContentAgreementLoss", "content_loss", "running_means"]
+
+
+class ContentAgreementLoss(Loss):
+    """Trains the capsules to agree with the decoder states."""
+
+    name = "bca"
+
+    def weight(self, config: TrainConfig) -> float:
+        """Returns train.bca_weight."""
+        return config.bca_weight
+
+    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
+        """Needs capsules."""
+        return model.past_future is not None
+
+    def value(self, context: LossContext) -> Float[Tensor, ""]:
+        """Computes the agreement of the batch."""
+        mask, heads = context.batch.target_mask, context.past_future.heads
+        return content_loss(context.separated, context.outputs.states, mask, heads)
 
 
 def content_loss(
@@ -21,7 +43,7 @@ def content_loss(
     mask: Bool[Tensor, "b t"],
     heads: Heads,
 ) -> Float[Tensor, ""]:
-    """Summed over sentences; of each the mean over its steps."""
+    """Averages over the steps of each sentence and sums over the sentences."""
     past, future = running_means(states.detach(), mask)
     if heads.to_state:
         differences = (
@@ -41,7 +63,7 @@ def content_loss(
 def running_means(
     states: Float[Tensor, "b t d"], mask: Bool[Tensor, "b t"]
 ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "b t d"]]:
-    """Of every position: the mean of the states up to it, and of those from it on."""
+    """Computes for every position the mean of the states up to it, and of those from it on."""
     real = mask[..., None].to(states.dtype)
     states = states * real
     through, counts = states.cumsum(1), real.cumsum(1)

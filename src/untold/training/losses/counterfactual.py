@@ -1,9 +1,9 @@
-"""Counterfactual futures: what is still untold after a prefix from which something was left out.
+"""Counterfactual prefixes: targets from which a random span is deleted.
 
-At the end of a true target the future is always empty, so "the end is near" passes for "nothing is
-left". Here a random span is deleted from what the decoder reads, and the truth is taught: the words
-of the span are still to come, up to the very end. The word loss stays away from such prefixes, so
-that the decoder is not taught to omit.
+At the end of a true target nothing is left to translate, so a model may learn that the end of the
+sentence means an empty future. After a prefix without a span, the words of the span are still to
+come, up to the very end; the bag and link losses teach this. The cross entropy does not see such
+prefixes, so that the decoder does not learn to omit words.
 """
 
 from dataclasses import dataclass
@@ -13,27 +13,39 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from untold.corpus.batching import Batch
-from untold.corpus.vocabulary import BOS, PAD
-from untold.training.losses.bag_of_words import Words
 
-__all__ = ["Shortened", "shorten"]
+__all__ = ["SpanDeletion", "TargetWords", "delete_spans"]
 
 
 @dataclass(frozen=True)
-class Shortened:
-    """Some sentences of a batch, each without a span; `after` marks states that have passed it."""
+class TargetWords:
+    """The words that a decoder reads, y_1 .. y_T EOS, and the whole sentences they are from.
 
-    rows: Int[Tensor, " r"]
-    prefix: Int[Tensor, "r t"]
-    words: Words
-    after: Bool[Tensor, "r t"]
-    origin: Int[Tensor, "r t"]  # where each label stood before
+    Both are the same unless words were deleted.
+    """
+
+    labels: Int[Tensor, "b t"]
+    mask: Bool[Tensor, "b t"]
+    whole: Int[Tensor, "b s"]
+    whole_mask: Bool[Tensor, "b s"]
 
 
-def shorten(batch: Batch, share: float) -> Shortened | None:
-    """About a share of the sentences, drawn at random, with a random span of theirs deleted.
+@dataclass(frozen=True)
+class SpanDeletion:
+    """Some sentences of a batch, each without a span."""
 
-    A span is at most half of the words, and never at the end: such a prefix is a true one.
+    rows: Int[Tensor, " r"]  # their places in the batch
+    prefix: Int[Tensor, "r t"]  # BOS y_1 .. y_T
+    words: TargetWords
+    after: Bool[Tensor, "r t"]  # True where the decoder has read a word behind the span
+    origin: Int[Tensor, "r t"]  # the position of each label in the whole sentence
+
+
+def delete_spans(batch: Batch, share: float) -> SpanDeletion | None:
+    """Chooses about this share of the sentences at random and deletes a random span of each.
+
+    A span has at most half of the words and never includes the last one, since a sentence without
+    its end is a true prefix. None means that no sentence was chosen.
     """
     lengths = batch.target_mask.sum(1) - 1
     chance = torch.rand(3, len(lengths), device=lengths.device)
@@ -47,8 +59,8 @@ def shorten(batch: Batch, share: float) -> Shortened | None:
     mask = places <= (lengths - spans)[:, None]
     origin = places + spans[:, None] * (places >= starts[:, None])
     labels = batch.labels[rows].gather(1, origin.clamp(max=batch.labels.shape[1] - 1))
-    labels = labels.masked_fill(~mask, PAD)
-    begin = torch.full_like(labels[:, :1], BOS)
-    words = Words(labels, mask, batch.labels[rows], batch.target_mask[rows])
-    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, PAD)
-    return Shortened(rows, prefix, words, mask & (places > starts[:, None]), origin)
+    labels = labels.masked_fill(~mask, batch.special.pad)
+    begin = torch.full_like(labels[:, :1], batch.special.bos)
+    words = TargetWords(labels, mask, batch.labels[rows], batch.target_mask[rows])
+    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, batch.special.pad)
+    return SpanDeletion(rows, prefix, words, mask & (places > starts[:, None]), origin)

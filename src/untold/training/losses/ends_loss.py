@@ -1,7 +1,8 @@
-"""Both ends of a target are known without alignments: at first nothing is said, at last nothing is
-left. Words without a translation can then only be redundant.
+"""The ends loss: before the first target word nothing is past, after the last nothing is future.
 
     sum over source words i of  -log(1 - past_1[i]) - log(1 - future_T[i])
+
+Both hold without any alignment. Words without a translation can then only be redundant.
 """
 
 import torch
@@ -9,21 +10,35 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from untold.categories import FUTURE, PAST
+from untold.config import TrainConfig
+from untold.models.seq2seq import Seq2Seq
+from untold.training.losses.loss import Loss, LossContext
 
-__all__ = ["ends_loss"]
+__all__ = ["EndsLoss", "ends_loss"]
 
 _NEARLY_ONE = 1 - 1e-6  # keeps the logarithm and its gradient finite
 
 
+class EndsLoss(Loss):
+    """Trains the assignments at both ends of a target."""
+
+    name = "ends"
+
+    def weight(self, config: TrainConfig) -> float:
+        """Returns train.ends_weight."""
+        return config.ends_weight
+
+    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
+        """Needs assignments."""
+        return model.past_future is not None
+
+    def value(self, context: LossContext) -> Float[Tensor, ""]:
+        """Computes the ends loss of the batch."""
+        return ends_loss(context.separated.shares, context.batch.target_mask)
+
+
 def ends_loss(shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
-    """Summed over sentences; position T, the last real one, is about to say EOS."""
-    wrong = torch.cat([shares[:, 0, :, PAST], _at_the_end(shares, mask)[..., FUTURE]])
-    return -(-wrong.clamp(max=_NEARLY_ONE)).log1p().sum()
-
-
-def _at_the_end(
-    shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]
-) -> Float[Tensor, "b i g"]:
-    """The shares of each sentence at its last real position."""
-    rows = torch.arange(len(mask), device=mask.device)
-    return shares[rows, mask.sum(1).sub(1).clamp(min=0)]
+    """Sums over sentences; position T is the last real one, which predicts EOS."""
+    rows, last = torch.arange(len(mask), device=mask.device), mask.sum(1).sub(1).clamp(min=0)
+    past, future = shares[:, 0, :, PAST], shares[rows, last][..., FUTURE]
+    return -(-torch.cat([past, future]).clamp(max=_NEARLY_ONE)).log1p().sum()

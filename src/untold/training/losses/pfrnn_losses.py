@@ -1,39 +1,52 @@
-"""The losses of past and future layers: what changed in them at a step is the word of that step.
+"""The losses of PFRNN's layers: the change of a layer at a step predicts the word of that step.
 
 -log softmax(E D^P_t)[y_t]   and   -log softmax(E D^F_t)[y_t],   E the output embedding
 """
 
+from jaxtyping import Float
 from torch import Tensor
 
 from untold.config import TrainConfig
-from untold.corpus.batching import Batch
-from untold.models.backbone import Timeline
 from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.fused_softmax import label_smoothed_cross_entropy
+from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
+from untold.training.losses.loss import Loss, LossContext
 
-__all__ = ["timeline_losses", "timeline_weights"]
-
-
-def timeline_weights(config: TrainConfig) -> dict[str, float]:
-    """The losses with a weight; a frozen backbone has none, since its layers are a part of it."""
-    if config.freeze_backbone:
-        return {}
-    weights = {"past": config.past_layer_weight, "future": config.future_layer_weight}
-    return {name: weight for name, weight in weights.items() if weight}
+__all__ = ["FutureLayerLoss", "PastLayerLoss"]
 
 
-def timeline_losses(
-    model: Seq2Seq, timeline: Timeline, batch: Batch, config: TrainConfig
-) -> list[tuple[str, float, Tensor]]:
-    """Name, weight and value of each loss with a weight, summed over the words of the batch."""
-    weights, labels = timeline_weights(config), batch.labels[batch.target_mask]
-    return [
-        (
-            name,
-            weights[name],
-            label_smoothed_cross_entropy(states, model.output_embedding(), labels, 0.0)[0],
-        )
-        for name, guess in model.backbone.guesses(timeline).items()
-        if name in weights
-        for states in (guess[batch.target_mask],)
-    ]
+class PastLayerLoss(Loss):
+    """Trains the past layer; a frozen backbone goes without, since its layers are part of it."""
+
+    name = "past"
+    trains_backbone = True
+
+    def weight(self, config: TrainConfig) -> float:
+        """Returns train.past_layer_weight."""
+        return config.past_layer_weight
+
+    def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
+        """Needs a backbone with past and future layers."""
+        return model.backbone.has_timeline
+
+    def value(self, context: LossContext) -> Float[Tensor, ""]:
+        """Computes the cross entropy of the layer's guesses, summed over the target tokens."""
+        real, embedding = context.batch.target_mask, context.model.output_embedding()
+        guesses = context.once(_layer_guesses)[self.name]
+        labels = context.batch.labels[real]
+        return label_smoothed_cross_entropy(guesses[real], embedding, labels, 0.0)[0]
+
+
+class FutureLayerLoss(PastLayerLoss):
+    """Trains the future layer in the same way."""
+
+    name = "future"
+
+    def weight(self, config: TrainConfig) -> float:
+        """Returns train.future_layer_weight."""
+        return config.future_layer_weight
+
+
+def _layer_guesses(context: LossContext) -> dict[str, Float[Tensor, "b t o"]]:
+    """Returns the vectors that guess the word of each step, by the name of the layer."""
+    assert context.outputs.timeline is not None
+    return context.model.backbone.guesses(context.outputs.timeline)

@@ -1,1 +1,1 @@
-"""Learning from whole translations: samplers, rewards, estimators, judges, and the goal of all."""
+"""Sequence-level training: samplers, rewards, estimators, critics, and the objective of all."""

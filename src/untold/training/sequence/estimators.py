@@ -1,10 +1,10 @@
-"""From rewards of whole translations to a loss whose gradient raises the expected reward.
+"""Estimators: losses whose gradient raises the expected reward of the model's translations.
 
     reinforce      - mean over samples s of (r_s - b) log p(s)
     mrt            sum over a set S of Q(s) (1 - r_s),  Q(s) = p(s)^alpha / sum over S of p^alpha
     actor_critic   - mean over samples of the sum over steps t of (r_s - V_t) log p(s_t | s_<t)
 
-The baseline b of a sample, and V_t, must not depend on what was drawn at that place: then the
+The baseline b of a sample, and V_t, must not depend on the token drawn at that place: then the
 gradient of `reinforce` and `actor_critic` is, in the mean, that of the expected reward. All losses
 are sums over sentences.
 """
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ScoredSamples:
-    """n translations, those of a sentence together, with what the model and the reward say."""
+    """n translations with their log-probabilities and rewards, ordered by sentence."""
 
     rows: Int[Tensor, " n"]  # the sentence of each: 0 0 .. 1 1 ..
     log_probs: Float[Tensor, "n t"]  # of the tokens, with gradients; zero at padding
@@ -36,47 +36,48 @@ class ScoredSamples:
 
     @property
     def shares(self) -> Float[Tensor, " n"]:
-        """One over the number of translations of its sentence."""
+        """Returns one over the number of translations of the sentence."""
         return 1 / self.rows.bincount()[self.rows].to(self.rewards.dtype)
 
 
-def reinforce(tried: ScoredSamples, advantages: Float[Tensor, " n"]) -> Float[Tensor, ""]:
-    """Weighs each sample by its advantage, the reward over a baseline."""
-    log_probs = (tried.log_probs * tried.chosen).sum(1)
-    return -(tried.shares * advantages * log_probs).sum()
+def reinforce(samples: ScoredSamples, advantages: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+    """Weighs each sample by its advantage, the reward minus a baseline."""
+    log_probs = (samples.log_probs * samples.chosen).sum(1)
+    return -(samples.shares * advantages * log_probs).sum()
 
 
-def centre_rewards(tried: ScoredSamples) -> Float[Tensor, " n"]:
-    """Rewards over the mean of the sentence's other samples; there must be some.
+def centre_rewards(samples: ScoredSamples) -> Float[Tensor, " n"]:
+    """Subtracts from each reward the mean of the sentence's other samples; there must be some.
 
-    That is k/(k-1) times the reward over the mean of all k, which would make the gradient
-    (k-1)/k of what it should be: the mean holds the sample's own reward.
+    That is k/(k-1) times the reward minus the mean of all k, which would make the gradient
+    (k-1)/k of the right one, since that mean holds the sample's own reward.
     """
-    count = tried.rows.bincount()[tried.rows].to(tried.rewards.dtype)
-    sums = torch.zeros_like(tried.rewards).index_add(0, tried.rows, tried.rewards)
-    return (tried.rewards - sums[tried.rows] / count) * count / (count - 1)
+    count = samples.rows.bincount()[samples.rows].to(samples.rewards.dtype)
+    sums = torch.zeros_like(samples.rewards).index_add(0, samples.rows, samples.rewards)
+    return (samples.rewards - sums[samples.rows] / count) * count / (count - 1)
 
 
-def minimum_risk(tried: ScoredSamples, alpha: float) -> Float[Tensor, ""]:
-    """The mean of 1 - reward under the model, sharpened by alpha and confined to the set."""
-    places = torch.arange(len(tried.rows), device=tried.rows.device)
-    counts = tried.rows.bincount()
-    places = places - (counts.cumsum(0) - counts)[tried.rows]
+def minimum_risk(samples: ScoredSamples, alpha: float) -> Float[Tensor, ""]:
+    """Computes the mean of 1 - reward under the model, sharpened by alpha, over the set."""
+    places = torch.arange(len(samples.rows), device=samples.rows.device)
+    counts = samples.rows.bincount()
+    places = places - (counts.cumsum(0) - counts)[samples.rows]
     shape = (len(counts), int(counts.max()))
-    scores = tried.rewards.new_full(shape, -torch.inf)
-    scores = scores.index_put((tried.rows, places), alpha * tried.log_probs.sum(1))
-    risks = tried.rewards.new_zeros(shape).index_put((tried.rows, places), 1 - tried.rewards)
+    scores = samples.rewards.new_full(shape, -torch.inf)
+    scores = scores.index_put((samples.rows, places), alpha * samples.log_probs.sum(1))
+    risks = samples.rewards.new_zeros(shape)
+    risks = risks.index_put((samples.rows, places), 1 - samples.rewards)
     return (scores.softmax(1) * risks).sum()
 
 
-def actor_critic(tried: ScoredSamples, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
-    """Weighs each token by the reward over what the critic expected before it was chosen."""
-    advantages = (tried.rewards[:, None] - values.detach()) * tried.chosen
-    return -(tried.shares * (advantages * tried.log_probs).sum(1)).sum()
+def actor_critic(samples: ScoredSamples, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
+    """Weighs each token by the reward minus what the critic expected before it was chosen."""
+    advantages = (samples.rewards[:, None] - values.detach()) * samples.chosen
+    return -(samples.shares * (advantages * samples.log_probs).sum(1)).sum()
 
 
-def value_loss(tried: ScoredSamples, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
-    """The critic's squared error: the mean over the steps of a sample, and over the samples."""
-    steps = tried.chosen.sum(1).clamp(min=1)
-    errors = ((values - tried.rewards[:, None]).square() * tried.chosen).sum(1) / steps
-    return (tried.shares * errors).sum()
+def value_loss(samples: ScoredSamples, values: Float[Tensor, "n t"]) -> Float[Tensor, ""]:
+    """Computes the critic's squared error, averaged over the steps and samples of a sentence."""
+    steps = samples.chosen.sum(1).clamp(min=1)
+    errors = ((values - samples.rewards[:, None]).square() * samples.chosen).sum(1) / steps
+    return (samples.shares * errors).sum()

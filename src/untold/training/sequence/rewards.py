@@ -1,4 +1,4 @@
-"""What a translation is worth, from 0 to 1: given texts in, one number for each out."""
+"""Rewards: functions that grade translations, from 0 to 1 each."""
 
 import importlib
 import math
@@ -19,9 +19,9 @@ Reward = Callable[[Texts, Texts, Texts], Sequence[float]]  # sources, references
 
 
 def make_reward(config: SequenceConfig, tokenize: str) -> Reward:
-    """The reward that the settings name; `tokenize` is how BLEU and GLEU split text into words.
+    """Makes the reward of the settings; `tokenize` tells how BLEU and GLEU split words.
 
-    Whatever it is, it gives one finite number for each translation, or says what is wrong.
+    A reward returns one finite number for each translation, or raises an error that says why not.
     """
     if ":" in config.reward:
         return _checked(_import(config.reward), config.reward)

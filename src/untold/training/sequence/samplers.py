@@ -1,7 +1,7 @@
-"""The translations that a model learns from: its samples or n-best list, and the reference.
+"""Samplers: the translations that a model learns from are samples, n-best lists, references.
 
-They are searched for in evaluation mode and without gradients. Which ones are drawn hangs on
-torch's generator, from which one number is taken, and on the indices of the sentences.
+The search runs in evaluation mode and without gradients. The samples depend on torch's generator,
+from which one number is taken, and on the indices of the sentences.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from untold.config import DecodeConfig, SequenceConfig
 from untold.corpus.batching import Batch, Ids, pad_rows
-from untold.corpus.vocabulary import BOS, EOS, PAD
+from untold.corpus.vocabulary import SpecialIds
 from untold.decoding import Hypothesis, Sentences, search
 from untold.models.seq2seq import Seq2Seq
 
@@ -23,20 +23,20 @@ __all__ = ["Samples", "collect", "draw_greedy", "draw_samples"]
 
 @dataclass(frozen=True)
 class Samples:
-    """n translations of the sentences of a batch; those of a sentence stand together."""
+    """n translations of the sentences of a batch, ordered by sentence."""
 
-    rows: Int[Tensor, " n"]  # which sentence each translates, in order
+    rows: Int[Tensor, " n"]  # the sentence of each
     tokens: tuple[tuple[int, ...], ...]  # without control tokens
     prefix: Int[Tensor, "n t"]  # BOS y_1 .. y_T, as in Batch
     labels: Int[Tensor, "n t"]  # y_1 .. y_T EOS
     mask: Bool[Tensor, "n t"]  # True = real token
-    chosen: Bool[Tensor, "n t"]  # without an EOS that stands there by force, at the length limit
+    chosen: Bool[Tensor, "n t"]  # False at an EOS that the length limit forced
 
 
 def draw_samples(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: int) -> Samples:
-    """What the sampler of the settings finds, at most `longest` tokens each.
+    """Draws translations by the sampler of the settings, with at most `longest` tokens each.
 
-    mrt learns from sets of translations: for it none of a sentence occurs twice.
+    Minimum risk training learns from sets: for it no translation of a sentence occurs twice.
     """
     settings = {"max_length": longest + 1, "max_ratio": config.max_ratio, "nbest": config.samples}
     if config.sampler == "nbest":
@@ -50,26 +50,31 @@ def draw_samples(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: 
         own = [[*some, (each, True)] for some, each in zip(own, _references(batch), strict=True)]
     if config.kind == "mrt":
         own = [list(dict(some).items()) for some in own]
-    return collect(own, batch.source.device)
+    return collect(own, batch.special, batch.source.device)
 
 
 def draw_greedy(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: int) -> Samples:
-    """The likeliest token at each step: what self-critical training compares samples with."""
+    """Takes the likeliest token at each step; self-critical training compares samples with it."""
     settings = {"max_length": longest + 1, "max_ratio": config.max_ratio, "beam": 1}
     found = _search(model, batch, DecodeConfig.model_validate(settings))
     own = [[(hypotheses[0].tokens, hypotheses[0].finished)] for hypotheses in found]
-    return collect(own, batch.source.device)
+    return collect(own, batch.special, batch.source.device)
 
 
 def collect(
-    found: Sequence[Sequence[tuple[tuple[int, ...], bool]]], device: torch.device
+    found: Sequence[Sequence[tuple[tuple[int, ...], bool]]],
+    special: SpecialIds,
+    device: torch.device,
 ) -> Samples:
-    """Of each sentence its translations, each with whether it ended by itself, as tensors."""
+    """Makes tensors of the translations of each sentence.
+
+    Each translation is its tokens, and True if it ended by itself.
+    """
     flat = [(row, *each) for row, some in enumerate(found) for each in some]
-    ended: list[Ids] = [(*tokens, EOS) for _, tokens, _ in flat]
-    labels, mask = (part.to(device) for part in pad_rows(ended))
-    begin = torch.full_like(labels[:, :1], BOS)
-    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, PAD)
+    ended: list[Ids] = [(*tokens, special.eos) for _, tokens, _ in flat]
+    labels, mask = (part.to(device) for part in pad_rows(ended, special.pad))
+    begin = torch.full_like(labels[:, :1], special.bos)
+    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, special.pad)
     forced = torch.tensor([not finished for *_, finished in flat], device=device)
     return Samples(
         rows=torch.tensor([row for row, *_ in flat], device=device),
@@ -77,14 +82,15 @@ def collect(
         prefix=prefix,
         labels=labels,
         mask=mask,
-        chosen=mask & ~(forced[:, None] & (labels == EOS)),
+        chosen=mask & ~(forced[:, None] & (labels == special.eos)),
     )
 
 
 def _search(model: Seq2Seq, batch: Batch, decode: DecodeConfig) -> list[list[Hypothesis]]:
     indices = tuple(batch.indices.tolist())
+    sentences = Sentences(batch.source, batch.source_mask, batch.special, None, indices)
     with _evaluating(model):
-        return search(model, Sentences(batch.source, batch.source_mask, None, indices), decode)
+        return search(model, sentences, decode)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from torch import nn
 
 from untold.corpus.batching import collate
 from untold.corpus.vocabulary import EOS, PAD
-from untold.training.losses import fused_softmax as losses
-from untold.training.losses.bag_of_words import Words, bag_loss, sentence_bags
-from untold.training.losses.fused_softmax import weighted_log_partition
+from untold.training.losses import cross_entropy as losses
+from untold.training.losses.bag_of_words import bag_loss, sentence_bags
+from untold.training.losses.counterfactual import TargetWords
+from untold.training.losses.cross_entropy import weighted_log_partition
 
 V = 13
 # What is in the bags of step t of the words y, EOS among them.
@@ -25,7 +26,7 @@ WINDOWS = {
 
 def whole_sentences(*sentences):
     batch = collate([([5], list(words)) for words in sentences], range(len(sentences)))
-    return Words(batch.labels, batch.target_mask, batch.labels, batch.target_mask)
+    return TargetWords(batch.labels, batch.target_mask, batch.labels, batch.target_mask)
 
 
 def contents(words):
@@ -56,7 +57,7 @@ def test_bags_hold_the_words_of_the_window(window, sentences):
 def test_what_stands_in_padding_does_not_matter(window):
     words = whole_sentences([5, 6, 7, 6], [8])
     dirty = words.labels.masked_fill(~words.mask, 9)
-    others = Words(dirty, words.mask, dirty, words.mask)
+    others = TargetWords(dirty, words.mask, dirty, words.mask)
     embedding = torch.eye(V)
     pairs = zip(
         sentence_bags(words, embedding, window),

@@ -23,7 +23,7 @@ def waves(*shape, start=0.0):
 def separated(past, future):
     b, t = past.shape[:2]
     routed = Routed(torch.zeros(b, t, 3, 1), torch.zeros(b, t, 2, 3))
-    return Separated(routed, past, future, torch.zeros(b, t, 2, 3))
+    return Separated(routed, past, future, torch.zeros(b, t, 2, 3), fused=past)
 
 
 def heads(past, future, d_model, *, to_state):

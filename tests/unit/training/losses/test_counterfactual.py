@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from untold.corpus.batching import collate
 from untold.corpus.vocabulary import BOS, EOS, PAD
 from untold.training.losses.bag_of_words import sentence_bags
-from untold.training.losses.counterfactual import shorten
+from untold.training.losses.counterfactual import delete_spans
 
 LENGTHS = st.lists(st.integers(0, 9), min_size=1, max_size=5)
 SEEDS = st.integers(0, 2**32)
@@ -22,7 +22,7 @@ def batch_of(lengths):
 
 def cut_of(lengths, seed, share=1.0):
     torch.manual_seed(seed)
-    return shorten(batch_of(lengths), share)
+    return delete_spans(batch_of(lengths), share)
 
 
 def rows_of(cut, lengths):

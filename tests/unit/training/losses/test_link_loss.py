@@ -8,7 +8,7 @@ import torch
 
 from untold.corpus.batching import collate
 from untold.models.translation_table import TranslationTable
-from untold.training.losses.counterfactual import shorten
+from untold.training.losses.counterfactual import delete_spans
 from untold.training.losses.link_loss import Links, find_links, links_loss
 
 PAIRS = [([5, 6, 7], [8, 9, 5]), ([9, 5], [6]), ([7], [])]  # ids without EOS
@@ -143,7 +143,7 @@ def test_after_a_cut_the_words_of_the_span_stay_untold():
     batch = batch_of(pairs)
     b, t, i = *batch.labels.shape, batch.source.shape[1]
     torch.manual_seed(7)
-    cut = shorten(batch, 1.0)
+    cut = delete_spans(batch, 1.0)
     assert cut is not None and len(cut.rows) == b
     words = torch.rand(b, t - 1, i) * batch.target_mask[:, 1:, None]
     nothing = torch.rand(b, i)

@@ -10,12 +10,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toys import SEPARATORS, separator, toy_batch, toy_model
+from toys import SEPARATORS, compute_losses, log_columns, separator, toy_batch, toy_model
 from untold.config import TrainConfig
-from untold.training.losses import objective as module
-from untold.training.losses.counterfactual import shorten
-from untold.training.losses.fused_softmax import label_smoothed_cross_entropy
-from untold.training.losses.objective import auxiliary_ramp, objective, parts_of
+from untold.training.losses import (
+    bag_of_words,
+    content_agreement,
+    cross_entropy,
+    ends_loss,
+    link_loss,
+    loss,
+)
+from untold.training.losses.counterfactual import delete_spans
+from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
+from untold.training.losses.objective import auxiliary_ramp
 
 BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])
 WINDOWS = {
@@ -106,7 +113,7 @@ def test_bow_is_its_formula_word_by_word(window, reduction):
     heads = model.past_future.heads
     assert heads.bow_past.in_features < 44 < heads.bow_future.in_features
     config = alone(bow_weight=0.7, bow_window=window, bow_reduction=reduction)
-    found = objective(model, BATCH, config, 1)
+    found = compute_losses(model, BATCH, config, 1)
     expected = full_bow(model, window, reduction == "mean")
     torch.testing.assert_close(found.parts["bow"], expected.detach())
     torch.testing.assert_close(found.total, 0.7 * expected)
@@ -132,7 +139,7 @@ def test_a_head_that_knows_nothing_costs_log_v_a_word(window, in_all, not_empty)
         torch.nn.init.zeros_(head.weight)
     for reduction, words in (("sum", in_all), ("mean", not_empty)):
         config = alone(bow_weight=1.0, bow_window=window, bow_reduction=reduction)
-        found = objective(model, toy_batch([(3, 2)]), config, 1).parts["bow"]
+        found = compute_losses(model, toy_batch([(3, 2)]), config, 1).parts["bow"]
         assert float(found) == pytest.approx(words / 3 * math.log(13))
 
 
@@ -141,14 +148,14 @@ def test_a_sample_of_the_steps_is_unbiased(share, monkeypatch):
     """Every rotation of the steps once: each step is then drawn equally often."""
     model, steps = model_of(), BATCH.target_tokens
     config = alone(bow_weight=1.0, bow_reduction="mean", bow_share=share)
-    full = objective(model, BATCH, config.model_copy(update={"bow_share": 1.0}), 1).total
+    full = compute_losses(model, BATCH, config.model_copy(update={"bow_share": 1.0}), 1).total
     expected = gradients(model, full)
     values = []
     for first in range(steps):
         monkeypatch.setattr(
-            module.torch, "randperm", lambda n, first=first, **_: torch.arange(n).roll(first)
+            torch, "randperm", lambda n, first=first, **_: torch.arange(n).roll(first)
         )
-        values.append(objective(model, BATCH, config, 1).total)
+        values.append(compute_losses(model, BATCH, config, 1).total)
     mean = torch.stack(values).mean()
     torch.testing.assert_close(mean, full)
     same_gradients(gradients(model, mean), expected)
@@ -161,11 +168,11 @@ def test_samples_of_many_seeds_come_near_the_full_value():
     config = alone(bow_weight=1.0, bow_reduction="mean", bow_share=0.3)
     for seed in range(80):
         torch.manual_seed(seed)
-        values.append(objective(model, BATCH, config, 1).total.detach())
+        values.append(compute_losses(model, BATCH, config, 1).total.detach())
     sample = torch.stack(values)
     error = float(sample.std()) / math.sqrt(len(sample))
     whole = config.model_copy(update={"bow_share": 1.0})
-    full = float(objective(model, BATCH, whole, 1).total.detach())
+    full = float(compute_losses(model, BATCH, whole, 1).total.detach())
     assert abs(float(sample.mean()) - full) < 4 * error
     assert 0.01 * full < error < 0.05 * full, "the samples differ, and the comparison can fail"
 
@@ -189,9 +196,9 @@ def plain_counterfactual(model, cut):
 def test_counterfactual_futures_are_the_truth_after_a_gap(seed):
     model = model_of()
     torch.manual_seed(seed)
-    cut = shorten(BATCH, 1.0)
+    cut = delete_spans(BATCH, 1.0)
     torch.manual_seed(seed)
-    found = objective(model, BATCH, alone(bow_weight=0.7, counterfactual=1.0), 1)
+    found = compute_losses(model, BATCH, alone(bow_weight=0.7, counterfactual=1.0), 1)
     expected = plain_counterfactual(model, cut)
     torch.testing.assert_close(found.parts["counterfactual"], expected.detach())
     total = 0.7 * (full_bow(model) + expected)
@@ -205,7 +212,7 @@ def test_the_word_loss_does_not_see_counterfactual_prefixes():
     for counterfactual in (0.0, 1.0):
         torch.manual_seed(5)
         config = settings(bow_weight=0.5, counterfactual=counterfactual)
-        losses = objective(model, BATCH, config, 1)
+        losses = compute_losses(model, BATCH, config, 1)
         figures.append(losses.parts)
         assert ("counterfactual" in losses.parts) == bool(counterfactual)
     assert torch.equal(figures[0]["nll"], figures[1]["nll"])
@@ -216,9 +223,14 @@ def test_the_word_loss_does_not_see_counterfactual_prefixes():
 
 def test_a_batch_too_short_to_shorten_has_no_counterfactual_part():
     config = alone(bow_weight=0.5, counterfactual=1.0)
-    losses = objective(model_of(), toy_batch([(2, 1), (3, 0)]), config, 1)
+    losses = compute_losses(model_of(), toy_batch([(2, 1), (3, 0)]), config, 1)
     assert losses.parts.keys() == {"loss", "bow"}
     assert losses.total.requires_grad
+
+
+BAGS = [(bag_of_words, "bag_loss"), (bag_of_words, "sentence_bags")]
+SPANS = [(loss, "delete_spans")]
+CONTENT = [(content_agreement, "content_loss")]
 
 
 def refuse(*_, **__):
@@ -234,31 +246,33 @@ def everything(**changes):
 @pytest.mark.parametrize(
     ("zero", "functions"),
     [
-        ({"bow_weight": 0.0}, ["bag_loss", "sentence_bags"]),
-        ({"bow_weight": 0.0, "lexicon_weight": 0.0}, ["shorten"]),
-        ({"bca_weight": 0.0}, ["content_loss"]),
-        ({"counterfactual": 0.0}, ["shorten"]),
-        ({"ends_weight": 0.0}, ["ends_loss"]),
-        ({"lexicon_weight": 0.0}, ["find_links", "links_loss"]),
-        ({"auxiliary_start": 9}, ["bag_loss", "sentence_bags", "shorten", "content_loss"]),
-        ({"freeze_backbone": True}, ["translation_loss"]),
+        ({"bow_weight": 0.0}, BAGS),
+        ({"bow_weight": 0.0, "lexicon_weight": 0.0}, SPANS),
+        ({"bca_weight": 0.0}, CONTENT),
+        ({"counterfactual": 0.0}, SPANS),
+        ({"ends_weight": 0.0}, [(ends_loss, "ends_loss")]),
+        ({"lexicon_weight": 0.0}, [(link_loss, "find_links"), (link_loss, "links_loss")]),
+        ({"auxiliary_start": 9}, [*BAGS, *SPANS, *CONTENT]),
+        ({"freeze_backbone": True}, [(cross_entropy, "translation_loss")]),
     ],
     ids=lambda value: "".join(value) if isinstance(value, dict) else "",
 )
 def test_a_loss_without_weight_is_not_computed(zero, functions, monkeypatch):
-    for name in functions:
+    for module, name in functions:
         monkeypatch.setattr(module, name, refuse)
     config = everything(**zero)
-    losses = objective(model_of(), BATCH, config, 1)
+    losses = compute_losses(model_of(), BATCH, config, 1)
     ramp = auxiliary_ramp(config, 1)
-    assert losses.parts.keys() == (set(parts_of(model_of(), config)) if ramp else {"loss", "nll"})
-    for name in functions:
+    assert losses.parts.keys() == (
+        set(log_columns(model_of(), config)) if ramp else {"loss", "nll"}
+    )
+    for module, name in functions:
         with (
             pytest.MonkeyPatch.context() as patch,
             pytest.raises(AssertionError, match="not to be"),
         ):
             patch.setattr(module, name, refuse)
-            objective(model_of(), BATCH, everything(), 1)
+            compute_losses(model_of(), BATCH, everything(), 1)
 
 
 def test_without_weights_the_gradient_is_that_of_the_word_loss_to_the_last_bit():
@@ -268,7 +282,7 @@ def test_without_weights_the_gradient_is_that_of_the_word_loss_to_the_last_bit()
     loss, nll = label_smoothed_cross_entropy(states, model.output_embedding(), labels, 0.1)
     expected = gradients(model, loss)
     for zero in (settings(), settings(counterfactual=1.0), everything(auxiliary_start=1)):
-        losses = objective(model, BATCH, zero, 1)
+        losses = compute_losses(model, BATCH, zero, 1)
         assert torch.equal(losses.total, loss) and torch.equal(losses.parts["nll"], nll)
         found = gradients(model, losses.total)
         assert all(
@@ -277,7 +291,7 @@ def test_without_weights_the_gradient_is_that_of_the_word_loss_to_the_last_bit()
         )
     # The control: any of them moves the gradient.
     for on in ("bow_weight", "bca_weight", "ends_weight", "lexicon_weight"):
-        found = gradients(model, objective(model, BATCH, settings(**{on: 0.5}), 1).total)
+        found = gradients(model, compute_losses(model, BATCH, settings(**{on: 0.5}), 1).total)
         assert any(
             g is not None and not torch.equal(found[name], g) for name, g in expected.items()
         )
@@ -285,21 +299,21 @@ def test_without_weights_the_gradient_is_that_of_the_word_loss_to_the_last_bit()
 
 def test_a_plain_model_has_the_word_loss_alone():
     plain = toy_model()
-    losses = objective(plain, BATCH, everything(), 1)
-    assert losses.parts.keys() == {"loss", "nll"} == set(parts_of(plain, everything()))
+    losses = compute_losses(plain, BATCH, everything(), 1)
+    assert losses.parts.keys() == {"loss", "nll"} == set(log_columns(plain, everything()))
 
 
 @pytest.mark.parametrize("name", SEPARATORS)
 def test_the_total_is_the_weighted_sum_of_its_parts(name):
     model, config = model_of(name), everything(label_smoothing=0.0)
-    losses = objective(model, BATCH, config, 1)
+    losses = compute_losses(model, BATCH, config, 1)
     parts = losses.parts
     expected = parts["nll"] + 0.5 * (parts["bow"] + parts["counterfactual"])
     expected = expected + 0.3 * parts["bca"] + 0.2 * parts["ends"]
     expected = expected + 0.4 * (parts["lexicon"] + parts["links"] + parts["cut_links"])
     torch.testing.assert_close(losses.total.detach(), expected)
     assert torch.equal(parts["loss"], losses.total.detach())
-    assert tuple(parts) == parts_of(model, config)
+    assert tuple(parts) == log_columns(model, config)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +335,7 @@ def test_the_ramp_scales_the_auxiliary_losses_alone():
     for step in (2, 3, 4, 6):
         torch.manual_seed(1)
         values.append(
-            objective(model, BATCH, everything(auxiliary_start=2, auxiliary_warmup=4), step)
+            compute_losses(model, BATCH, everything(auxiliary_start=2, auxiliary_warmup=4), step)
         )
     nothing, first, second, full = (float(losses.total.detach()) for losses in values)
     assert first - nothing == pytest.approx((full - nothing) / 4)
@@ -344,7 +358,7 @@ def test_a_share_of_the_auxiliary_gradient_reaches_the_backbone(name, term):
     for share in (0.0, 0.5, 1.0):
         torch.manual_seed(3)
         model = model_of(name, backbone_gradient=share)
-        found[share] = gradients(model, objective(model, BATCH, alone(**term), 1).total)
+        found[share] = gradients(model, compute_losses(model, BATCH, alone(**term), 1).total)
     reached = 0
     for key, full in found[1.0].items():
         if not key.startswith("backbone."):
@@ -361,8 +375,8 @@ def test_a_share_of_the_auxiliary_gradient_reaches_the_backbone(name, term):
 def test_the_objective_of_a_batch_is_the_sum_of_its_sentences():
     """So that neither accumulation nor the number of processes changes it."""
     model, config = model_of(), everything(counterfactual=0.0)
-    whole = objective(model, BATCH, config, 1)
-    alone_each = [objective(model, rows(BATCH, row), config, 1) for row in range(3)]
+    whole = compute_losses(model, BATCH, config, 1)
+    alone_each = [compute_losses(model, rows(BATCH, row), config, 1) for row in range(3)]
     for name, value in whole.parts.items():
         torch.testing.assert_close(value, sum(each.parts[name] for each in alone_each))
 
@@ -374,6 +388,7 @@ def rows(batch, row):
         batch,
         source=batch.source[row : row + 1, source],
         source_mask=batch.source_mask[row : row + 1, source],
+        source_words=batch.source_words[row : row + 1, source],
         prefix=batch.prefix[row : row + 1, target],
         labels=batch.labels[row : row + 1, target],
         target_mask=batch.target_mask[row : row + 1, target],

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from toys import separator, toy_batch, toy_model
+from toys import compute_losses, log_columns, separator, toy_batch, toy_model
 from untold.config import TrainConfig
-from untold.training.losses.fused_softmax import label_smoothed_cross_entropy
-from untold.training.losses.objective import objective, parts_of
+from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
 
 BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])
 
@@ -33,7 +32,7 @@ def test_each_difference_predicts_the_word_of_its_step():
     words, _ = label_smoothed_cross_entropy(
         outputs.holistic[mask], model.output_embedding(), BATCH.labels[mask], 0.2
     )
-    losses = objective(model, BATCH, config, 1)
+    losses = compute_losses(model, BATCH, config, 1)
     assert float(losses.parts["past"]) == pytest.approx(sums["past"], rel=1e-9)
     assert float(losses.parts["future"]) == pytest.approx(sums["future"], rel=1e-9)
     total = float(words) + 0.7 * sums["past"] + 0.3 * sums["future"]
@@ -51,15 +50,15 @@ def test_each_difference_predicts_the_word_of_its_step():
 )
 def test_a_loss_without_weight_is_not_there(changes, expected):
     config = settings(**changes)
-    assert parts_of(model_of(), config) == expected
-    assert tuple(objective(model_of(), BATCH, config, 1).parts) == expected
-    assert parts_of(toy_model(backbone="rnmt"), config) == ("loss", "nll")
+    assert log_columns(model_of(), config) == expected
+    assert tuple(compute_losses(model_of(), BATCH, config, 1).parts) == expected
+    assert log_columns(toy_model(backbone="rnmt"), config) == ("loss", "nll")
 
 
 @torch.no_grad()
 def test_they_begin_with_the_other_auxiliary_losses():
     config = settings(auxiliary_start=5, auxiliary_warmup=4)
-    totals = [objective(model_of(), BATCH, config, step) for step in (5, 7)]
+    totals = [compute_losses(model_of(), BATCH, config, step) for step in (5, 7)]
     assert tuple(totals[0].parts) == ("loss", "nll")
     parts = totals[1].parts
     added = 0.5 * float(parts["past"] + parts["future"])
@@ -75,5 +74,5 @@ def test_a_frozen_backbone_has_them_not():
         lexicon_weight=0.0,
     )
     model = model_of(separator=separator("gdr-dot"))
-    assert tuple(objective(model, BATCH, config, 1).parts) == parts_of(model, config)
-    assert parts_of(model, config) == ("loss", "bow")
+    assert tuple(compute_losses(model, BATCH, config, 1).parts) == log_columns(model, config)
+    assert log_columns(model, config) == ("loss", "bow")

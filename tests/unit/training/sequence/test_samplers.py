@@ -7,7 +7,7 @@ import torch
 
 from toys import toy_batch, toy_model
 from untold.config import DecodeConfig, SequenceConfig
-from untold.corpus.vocabulary import BOS, EOS, PAD
+from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.training.sequence.samplers import collect, draw_greedy, draw_samples
 
@@ -17,6 +17,9 @@ LONGEST = 7
 
 def settings(**values):
     return SequenceConfig.model_validate({"kind": "reinforce", "samples": 4} | values)
+
+
+TENSORS = ("source", "source_mask", "source_words", "prefix", "labels", "target_mask", "indices")
 
 
 def drawn(seed, batch=BATCH, model=None, **values):
@@ -44,10 +47,7 @@ def test_what_is_drawn_for_a_sentence_does_not_hang_on_its_batch():
     for row in range(3):
         part = replace(
             BATCH,
-            **{
-                name: getattr(BATCH, name)[row : row + 1]
-                for name in ("source", "source_mask", "prefix", "labels", "target_mask", "indices")
-            },
+            **{name: getattr(BATCH, name)[row : row + 1] for name in TENSORS},
         )
         assert by_sentence(drawn(3, part)) == [whole[row]]
 
@@ -74,7 +74,7 @@ def test_an_nbest_list_is_that_of_the_search_and_draws_nothing():
     found = draw_samples(model, BATCH, settings(kind="mrt", sampler="nbest"), LONGEST)
     assert torch.equal(before, torch.random.get_rng_state())
     decode = DecodeConfig(beam=4, nbest=4, max_length=LONGEST + 1, max_ratio=2.0)
-    sentences = Sentences(BATCH.source, BATCH.source_mask)
+    sentences = Sentences(BATCH.source, BATCH.source_mask, BATCH.special)
     lists = search(toy_model(), sentences, decode)
     assert by_sentence(found) == [[each.tokens for each in some] for some in lists]
 
@@ -90,7 +90,9 @@ def test_the_reference_joins_and_a_set_has_nothing_twice():
 
 
 def test_tensors_of_samples():
-    samples = collect([[((7, 8), True), ((), True)], [((9, 4), False)]], torch.device("cpu"))
+    samples = collect(
+        [[((7, 8), True), ((), True)], [((9, 4), False)]], SENTENCEPIECE_IDS, torch.device("cpu")
+    )
     assert samples.rows.tolist() == [0, 0, 1]
     assert samples.tokens == ((7, 8), (), (9, 4))
     assert samples.prefix.tolist() == [[BOS, 7, 8], [BOS, PAD, PAD], [BOS, 9, 4]]

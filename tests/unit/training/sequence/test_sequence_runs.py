@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,10 +14,10 @@ from untold.errors import UntoldError
 from untold.storage.model_directory import load_model, read_tensors
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
-from untold.training.losses.objective import Losses, objective, parts_of
+from untold.training.losses.objective import Objective
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter
-from untold.training.sequence.sequence_goal import SequenceGoal
+from untold.training.sequence.sequence_objective import SequenceObjective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 STEPS = {"steps": 3, "save_every": 3, "log_every": 1, "batch_tokens": 30}
@@ -68,7 +69,7 @@ def test_judges_are_saved_with_the_optimizer_and_are_no_part_of_the_model(
     assert not [key for key in weights(end(tmp_path)) if "judge" in key or judge in key]
     stored = read_tensors(end(tmp_path) / "optimizer.safetensors")
     trained = load_model(tmp_path)
-    fresh = SequenceGoal(trained).judges.named_parameters()
+    fresh = SequenceObjective(trained).judges.named_parameters()
     for key, parameter in fresh:
         name = f"judges.{key}"
         assert stored[f"weight/{name}"].shape == parameter.shape
@@ -79,7 +80,7 @@ def test_judges_are_saved_with_the_optimizer_and_are_no_part_of_the_model(
 
 
 def trained_judges(trained):
-    return SequenceGoal(trained).judges.parameters()
+    return SequenceObjective(trained).judges.parameters()
 
 
 def test_figures_are_logged(start, tmp_path):
@@ -113,7 +114,7 @@ def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_
     )
     start(tmp_path, **sections(**KINDS["actor_critic"] | {"judge_rate": 0.5}))
     trained = load_model(tmp_path)
-    goal = SequenceGoal(trained)
+    goal = SequenceObjective(trained)
     count = len(list(trained.model.parameters())) + len(list(goal.judges.parameters()))
     assert {len(each) for each in summed} == {count}
     groups = make_optimizer(trained, goal).param_groups
@@ -164,15 +165,16 @@ class Trap(torch.nn.Module):
         self.weight, self.size = torch.nn.Parameter(torch.zeros(())), size
 
 
-class TrappedGoal:
+class TrappedObjective(Objective):
     """The plain objective, and a judge beside it."""
 
     def __init__(self, trained, size):
-        self.names, self.judges = parts_of(trained.model, trained.config.train), Trap(size)
+        super().__init__(trained.model, trained.config.train)
+        self.judges = Trap(size)
 
-    def __call__(self, model, batch, config, step):
-        losses = objective(model, batch, config, step)
-        return Losses(losses.total + self.judges.size * self.judges.weight, losses.parts)
+    def __call__(self, batch, step):
+        losses = super().__call__(batch, step)
+        return replace(losses, total=losses.total + self.judges.size * self.judges.weight)
 
 
 @pytest.mark.parametrize("size", [1e6, math.inf])
@@ -182,11 +184,11 @@ def test_a_judge_is_clipped_by_its_own_norm_and_can_stop_an_update(start, tmp_pa
     norms = []
     for wanted in (0.0, size):
         trained = load_model(tmp_path)
-        goal = TrappedGoal(trained, wanted)
+        goal = TrappedObjective(trained, wanted)
         setting = RunContext(ProcessGroup(), NullReporter(tmp_path, 9), Interrupted())
         optimizer = make_optimizer(trained, goal)
         store = open_store(tmp_path / "corpus" / "train")
-        trainer = Trainer(trained, optimizer, store, setting, Hooks(goal=goal))
+        trainer = Trainer(trained, optimizer, store, setting, Hooks(objective=goal))
         progress = trainer.run(Progress(step=2))
         norms.append([p.grad.norm() for p in trained.model.parameters()])
         assert progress.skipped == (not math.isfinite(wanted))

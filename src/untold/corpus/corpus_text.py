@@ -1,0 +1,71 @@
+"""Reads the text of a corpus once; later passes come from a temporary copy on disk.
+
+Learning a vocabulary and encoding the corpus each need all of its text. Reading it again would
+unpack, parse and, for a dataset of a hub, fetch it again, and it might have changed meanwhile.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from untold.config import CorpusConfig
+from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
+
+__all__ = ["CorpusText"]
+
+
+class CorpusText:
+    """Gives the pairs of corpora again and again, but reads the corpora only for the first time."""
+
+    def __init__(self, corpora: Sequence[CorpusConfig], root: Path, directory: Path) -> None:
+        """`directory` is where the temporary copy is put; the copy has no name and cannot stay."""
+        self.corpora, self.root = tuple(corpora), root
+        self._directory = directory
+        self._copy: IO[str] | None = None
+        self._closing = ExitStack()
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yields every pair in order, blank ones too. One pass must end before the next begins."""
+        if self._copy is None:
+            self._copy = self._read()
+        self._copy.seek(0)
+        while line := self._copy.readline():
+            source, target, number, file = json.loads(line)
+            yield Pair(source, target, number, file)
+
+    def fingerprints(self) -> list[str]:
+        """Returns a hash of each corpus as it is on disk now."""
+        return [fingerprint_corpus(corpus, self.root) for corpus in self.corpora]
+
+    def side(self, number: int) -> Iterator[str]:
+        """Yields the texts of the source (0) or of the target (1)."""
+        for pair in self.pairs():
+            yield (pair.source, pair.target)[number]
+
+    def __enter__(self) -> "CorpusText":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closing.close()
+        self._copy = None
+
+    def _read(self) -> IO[str]:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        file = tempfile.TemporaryFile(  # noqa: SIM115 (__exit__ closes it)
+            "w+", encoding="utf-8", newline="\n", dir=self._directory
+        )
+        copy = self._closing.enter_context(file)
+        for corpus in self.corpora:
+            for pair in read_pairs(corpus, self.root):
+                row = [pair.source, pair.target, pair.line, pair.file]
+                copy.write(json.dumps(row, ensure_ascii=False) + "\n")
+        return copy

@@ -1,0 +1,262 @@
+"""Choose how many threads torch computes with, and how long its idle threads spin.
+
+OpenMP's threads wait for each other many times in every layer, and they spin while they wait. That
+is fast on a quiet machine. Where other programs want the same processors, a spinning thread holds
+the processor that the thread it waits for needs, and training becomes up to a hundred times slower.
+
+OpenMP reads its settings once, when torch is imported. So `choose_at_startup` runs before that and
+imports nothing heavy. The number of threads may change later: `ThreadKeeper` changes it during
+training. docs/performance.md describes the rule and how to measure it.
+"""
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "SMALL_MODEL",
+    "Surroundings",
+    "ThreadKeeper",
+    "ThreadPlan",
+    "choose_at_startup",
+    "count_cores",
+    "count_others",
+    "is_ours_to_choose",
+    "plan",
+    "read_quota",
+    "read_surroundings",
+]
+
+SMALL_MODEL = 30_000  # parameters; two threads train a smaller model no faster than one
+_BUSY_SPIN = 1_000  # rounds that an idle thread spins on a busy machine before it sleeps
+_CHECK_SECONDS = 10.0  # between two looks at the machine during training
+_SAMPLES, _PAUSE = 5, 0.005  # one look: so many readings, so many seconds apart
+_ROOT = Path("/")
+
+# A user who sets one of these has chosen, and nothing is changed.
+_SETTINGS = (
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+    "MKL_NUM_THREADS",
+)
+_CHOSEN = "UNTOLD_CHOSE"  # names the settings that we set, so that they are not taken for a user's
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a process finds: cores it may use, its quota of them, and others that want them."""
+
+    cores: int
+    quota: float | None = None  # in cores; None: no limit
+    others: int = 0  # processes and threads of others that run or wait for a processor
+
+
+@dataclass(frozen=True)
+class ThreadPlan:
+    """How many threads compute; `spin` None keeps OpenMP's own, long, spinning."""
+
+    threads: int
+    spin: int | None = None
+
+
+def plan(around: Surroundings, parameters: int | None = None) -> ThreadPlan:
+    """Give torch the cores that others leave; spin long only where nobody else wants them."""
+    threads = around.cores - around.others
+    if around.quota is not None:
+        threads = min(threads, int(around.quota))
+    if parameters is not None and parameters < SMALL_MODEL:
+        threads = 1
+    return ThreadPlan(max(threads, 1), _BUSY_SPIN if around.others else None)
+
+
+def choose_at_startup(
+    environ: MutableMapping[str, str] | None = None, root: Path = _ROOT
+) -> ThreadPlan | None:
+    """Set OpenMP's variables before torch is imported; None: it is too late, or the user chose."""
+    if environ is None:
+        if "torch" in sys.modules:
+            return None
+        environ = os.environ
+    if _user_chose(environ):
+        return None
+    around = read_surroundings(root)
+    chosen = plan(around)
+    settings: dict[str, str] = {}
+    if chosen.threads < around.cores:
+        settings["OMP_NUM_THREADS"] = str(chosen.threads)
+    if chosen.spin is not None:
+        settings["GOMP_SPINCOUNT"] = str(chosen.spin)
+    for name in _SETTINGS:  # those that a parent process of ours had set
+        environ.pop(name, None)
+    environ.update(settings)
+    environ[_CHOSEN] = ",".join(settings)
+    return chosen
+
+
+def is_ours_to_choose(environ: MutableMapping[str, str] | None = None) -> bool:
+    """Return True if `choose_at_startup` chose for this process, and the user set nothing."""
+    environ = os.environ if environ is None else environ
+    return _CHOSEN in environ and not _user_chose(environ)
+
+
+def _user_chose(environ: MutableMapping[str, str]) -> bool:
+    ours = environ.get(_CHOSEN, "").split(",")
+    return any(name in environ and name not in ours for name in _SETTINGS)
+
+
+def read_surroundings(root: Path = _ROOT) -> Surroundings:
+    """Look at affinity, cgroup quota and load; this takes 20 milliseconds."""
+    cpus, machine = _affinity(), os.cpu_count() or 1
+    # The kernel counts the whole machine; on a part of it we expect our share of the others.
+    others = round(count_others(root) * min(len(cpus) / machine, 1.0))
+    return Surroundings(count_cores(cpus, root), read_quota(root), others)
+
+
+def _affinity() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def count_cores(cpus: set[int], root: Path = _ROOT) -> int:
+    """Count the cores behind processor numbers: two hyper-threads of one core count once."""
+    topology = root / "sys/devices/system/cpu"
+    cores = {
+        _read(topology / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus
+    }
+    return max(len(cores), 1)
+
+
+def count_others(root: Path = _ROOT, samples: int = _SAMPLES) -> int:
+    """Count what runs or waits for a processor beside this process: the median of some readings.
+
+    The load average would be a minute late.
+    """
+    others = []
+    for number in range(samples):
+        if number:
+            time.sleep(_PAUSE)
+        running = _running(root)
+        if running is not None:
+            others.append(max(running - _own_running(root), 0))
+    return int(statistics.median(others)) if others else 0
+
+
+def _running(root: Path) -> int | None:
+    """Read the kernel's count, such as 3 in "0.58 0.79 0.56 3/89 10054"; None: no Linux."""
+    fields = _read(root / "proc/loadavg").split()
+    count = fields[3].partition("/")[0] if len(fields) > 3 else ""
+    return int(count) if count.isdigit() else None
+
+
+def _own_running(root: Path) -> int:
+    """Count the threads of this process that run or wait: spinning ones are among them."""
+    states = (_read(stat) for stat in (root / "proc/self/task").glob("*/stat"))
+    own = sum(state.rpartition(")")[2].split()[:1] == ["R"] for state in states)
+    return max(own, 1)  # this very thread runs
+
+
+def read_quota(root: Path = _ROOT) -> float | None:
+    """Return the least processor quota of this process's cgroups, in cores; None: no limit."""
+    quotas = []
+    for line in _read(root / "proc/self/cgroup").split("\n"):
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0":  # version 2
+            mounts = ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
+        elif "cpu" in controllers.split(","):
+            mounts = [f"sys/fs/cgroup/{controllers}", "sys/fs/cgroup/cpu"]
+        else:
+            continue
+        for mount in mounts:
+            quotas += [_quota_of(each) for each in _upwards(root / mount, path)]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _upwards(mount: Path, path: str) -> Iterator[Path]:
+    """Yield a cgroup and those around it; in a container the path may not exist, its root does."""
+    parts = [part for part in path.split("/") if part not in ("", "..")]
+    for length in range(len(parts), -1, -1):
+        yield mount.joinpath(*parts[:length])
+
+
+def _quota_of(cgroup: Path) -> float | None:
+    """Read cpu.max (version 2) or cpu.cfs_quota_us (version 1)."""
+    fields = _read(cgroup / "cpu.max").split()
+    if not fields:
+        fields = [_read(cgroup / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    try:
+        quota, period = (int(field) for field in fields)
+    except ValueError:  # "max", -1 below, or no such file
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+class ThreadKeeper:
+    """Fits torch's number of threads to the machine while a model trains.
+
+    A change also changes the order of float sums, so a run is repeated bit for bit only with the
+    same number of threads throughout. Every change is told to `say` and kept in `facts["threads"]`.
+    A run that must be repeatable sets train.threads, and then there is no keeper.
+    """
+
+    def __init__(
+        self,
+        parameters: int,
+        say: Callable[[str], None],
+        facts: dict[str, Any],
+        look: Callable[[], Surroundings] = read_surroundings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._parameters, self._say, self._facts = parameters, say, facts
+        self._look, self._clock = look, clock
+        self._checked = clock()
+        self._wanted: int | None = None  # by the last look
+
+    def start(self) -> "ThreadKeeper":
+        """Choose for this model before its first update."""
+        self._fit(self._look())
+        return self
+
+    def recheck(self, step: int) -> None:
+        """Look at the machine now and then; change the threads when two looks in a row agree."""
+        if self._clock() - self._checked < _CHECK_SECONDS:
+            return
+        around = self._look()
+        self._checked = self._clock()
+        wanted = plan(around, self._parameters).threads
+        if wanted == self._wanted:
+            self._fit(around, step)
+        self._wanted = wanted
+
+    def _fit(self, around: Surroundings, step: int = 0) -> None:
+        import torch
+
+        before, threads = torch.get_num_threads(), plan(around, self._parameters).threads
+        if threads == before:
+            return
+        torch.set_num_threads(threads)
+        self._say(f"threads {before} -> {threads}: {self._reason(around, before)}")
+        known = self._facts.get("threads", before)
+        self._facts["threads"] = f"{known}, {threads} after step {step}" if step else threads
+
+    def _reason(self, around: Surroundings, before: int) -> str:
+        if self._parameters < SMALL_MODEL:
+            return "the model is small"
+        if plan(around).threads > before:
+            return "processors are free again"
+        return "others use the processors" if around.others else "so many cores may be used"
