@@ -14,7 +14,7 @@ from untold.alignment.aligner import Aligner, train_aligner
 from untold.config import AlignerConfig
 from untold.corpus.alignments import alignment_error_rate, read_alignments
 from untold.corpus.lines import read_parallel
-from untold.evaluation.cdr import measure_coverage
+from untold.evaluation.cdr import measure_cdr
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def figures(aligner: Aligner, arguments: argparse.Namespace) -> str:
     links = aligner.align_translations(aligner.split(sources, references))
     cells = [f"AER {alignment_error_rate(links, gold):.4f}"]
     for name, texts in no_translations(references).items():
-        found = measure_coverage(aligner, sources, references, texts)
+        found = measure_cdr(aligner, sources, references, texts)
         cells.append(f"{name} {found.macro:.3f}")
     return ", ".join(cells)
 

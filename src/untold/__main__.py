@@ -1,4 +1,4 @@
-"""`python -m untold`, and so `torchrun -m untold`, is the command line."""
+"""Runs the command line as `python -m untold` or `torchrun -m untold`."""
 
 from untold.cli import main
 

@@ -14,7 +14,7 @@ from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.alignment.aligner import load_aligner
 from untold.cli import main
 from untold.corpus.alignments import alignment_error_rate, read_alignments
-from untold.evaluation.cdr import measure_coverage
+from untold.evaluation.cdr import measure_cdr
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, save_model
 from untold.translator import load
@@ -155,7 +155,7 @@ def test_evaluate_gives_cdr(tmp_path: Path, model: Path) -> None:
     found = {score["name"]: score for score in json.loads(run(*asked, "--json"))}
     hypotheses = [each.text for each in load(model).translate(sources)]
     assert out.read_text() == "".join(f"{text}\n" for text in hypotheses)
-    expected = measure_coverage(load_aligner(saved), sources, references, hypotheses)
+    expected = measure_cdr(load_aligner(saved), sources, references, hypotheses)
     assert list(found) == [
         "BLEU",
         "CDR",

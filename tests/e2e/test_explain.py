@@ -8,18 +8,24 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import main
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, save_model
+from untold.translator import load
 
 
 def explain(*arguments: object, code: int = 0) -> str:
+    return untold("explain", *arguments, code=code)
+
+
+def untold(*arguments: object, code: int = 0) -> str:
     """Run it as the shell would, but in this process; returns what it printed, or its error."""
     out, error = io.StringIO(), io.StringIO()
-    line = ["untold", "explain", *map(str, arguments)]
+    line = ["untold", *map(str, arguments)]
     with (
         patch.object(sys, "argv", line),
         redirect_stdout(out),
@@ -124,6 +130,23 @@ def test_layers_are_drawn_and_come_with_shares_if_there_are_any(folder: Path) ->
     (sentence,) = json.loads((folder / "both.json").read_text(encoding="utf-8"))["sentences"]
     assert len(sentence["shares"]) == len(sentence["target"]["words"]) + 1
     assert sentence["layers"]["pieces"][-1] == "(end)"
+
+
+def test_translate_prints_assignments_if_the_model_has_them(folder: Path) -> None:
+    (folder / "text").write_text("abc de f\n\n")
+    plain = untold("translate", folder / "model", folder / "text")
+    lines = untold("translate", folder / "model", folder / "text", "--json").strip().split("\n")
+    record, blank = map(json.loads, lines)
+    assert f"{record['text']}\n\n" == plain
+    (found,) = load(folder / "model").translate(["abc de f"], assignments=True)
+    assert found.assignments is not None
+    expected = np.float64(found.assignments[:-1, :-1]).round(6)
+    assert expected.shape == (len(record["tokens"]), len(record["source_tokens"]), 3)
+    np.testing.assert_allclose(record["assignments"], expected, atol=2e-6)
+    assert "assignments" not in blank
+    lines = untold("translate", folder / "plain", folder / "text", "--json").split("\n")
+    without = json.loads(lines[0])
+    assert without["tokens"] and "assignments" not in without
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Word aligners: trained on a corpus, frozen, asked for the links of any pair."""
+"""Word alignment: trains aligners on a corpus and links the words of any sentence pair."""

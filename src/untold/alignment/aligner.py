@@ -1,7 +1,8 @@
-"""Word alignment behind one small interface: train on a corpus, freeze, align any pair.
+"""Word alignment behind one small interface: train on a corpus, then align any pair.
 
-A trained aligner never changes, so references and translations are linked by the same model, and
-words that it has not seen get links by their place. The model itself is an extra ([align]).
+A trained aligner never changes, so that references and translations are linked by the same model.
+Words that it has not seen are linked by their position. The models are thot's, which is an optional
+dependency (the extra `align`).
 """
 
 import json
@@ -28,31 +29,31 @@ _CONFIG = "aligner.json"
 
 @runtime_checkable
 class Backend(Protocol):
-    """A trained model of both directions; it is asked about no pair with an empty side."""
+    """A trained model of both directions. Callers leave out pairs with an empty side."""
 
     def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[frozenset[tuple[int, int]]]:
-        """The links of each pair."""
+        """Returns the links (i, j) of each pair."""
         ...
 
     def translates(self, source: str, target: str) -> float:
-        """How probable one word is as the translation of the other, in the better direction."""
+        """Returns the larger one of p(target | source) and p(source | target)."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write files into an existing directory."""
+        """Writes the model into an existing directory."""
         ...
 
 
 @dataclass(frozen=True)
 class Aligner:
-    """A frozen model; the links of a pair depend on nothing but the pair."""
+    """A frozen aligner: the links of a pair depend on this pair alone."""
 
     config: AlignerConfig
     backend: Backend
 
     @classmethod
     def train(cls, pairs: Sequence[tuple[Words, Words]], config: AlignerConfig) -> "Aligner":
-        """Learn from pairs of word lists; those with an empty side teach nothing."""
+        """Trains on pairs of word lists and skips those with an empty side."""
         _refuse_blanks(pairs)
         whole = [pair for pair in pairs if all(pair)]
         if not whole:
@@ -62,16 +63,16 @@ class Aligner:
         return cls(config, train_thot(config, whole))
 
     def align(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
-        """All links are sure; a pair with an empty side has none."""
+        """Links the words of each pair. All links are sure; an empty side has none."""
         _refuse_blanks(pairs)
         found = iter(self.backend.links([pair for pair in pairs if all(pair)]))
         links = (next(found) if all(pair) else frozenset() for pair in pairs)
         return [Alignment(each, each) for each in links]
 
     def align_translations(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
-        """Only those links whose words are equal or known to translate one another.
+        """Links only words that are equal or known as translations of one another.
 
-        The others stand where two words are left over: any text of the right length has them.
+        The other links join words that are left over; any text of the right length has them.
         """
         found = []
         for (source, target), alignment in zip(pairs, self.align(pairs), strict=True):
@@ -82,12 +83,12 @@ class Aligner:
         return found
 
     def split(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Words, Words]]:
-        """Pairs of texts as pairs of words, in the aligner's own way."""
+        """Splits pairs of texts into words as the configuration says."""
         of_source, of_target = self._splitters
         return [(of_source(s), of_target(t)) for s, t in zip(sources, targets, strict=True)]
 
     def save(self, path: Path) -> None:
-        """Write a directory, whole or not at all."""
+        """Writes a directory that `load_aligner` reads. It appears whole or not at all."""
         with new_directory(path) as folder:
             (folder / _CONFIG).write_text(self.config.model_dump_json(), encoding="utf-8")
             self.backend.save(folder)
@@ -102,7 +103,7 @@ class Aligner:
 
 
 def train_aligner(sources: Sequence[str], targets: Sequence[str], config: AlignerConfig) -> Aligner:
-    """Learn from texts, line by line."""
+    """Splits parallel lines into words and trains an aligner on them."""
     refuse_unsegmented(sources, config.source_words, "source")
     refuse_unsegmented(targets, config.target_words, "target")
     of_source, of_target = splitter(config.source_words), splitter(config.target_words)
@@ -111,7 +112,7 @@ def train_aligner(sources: Sequence[str], targets: Sequence[str], config: Aligne
 
 
 def load_aligner(path: Path) -> Aligner:
-    """What Aligner.save wrote."""
+    """Loads an aligner from the directory that `Aligner.save` wrote."""
     if not (path / _CONFIG).is_file():
         raise UntoldError(f"{path}: no aligner there: make one with untold align --save {path}")
     verify_directory(path)

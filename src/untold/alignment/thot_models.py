@@ -1,4 +1,4 @@
-"""The one place that knows thot: its models in both directions, frozen, as a backend of Aligner."""
+"""Thot's alignment models in both directions. No other module imports thot."""
 
 import importlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ __all__ = ["ThotModels", "load_thot", "train_thot"]
 Words = Sequence[str]
 Links = frozenset[tuple[int, int]]
 
-# Each model starts from the one before it.
+# Each model is initialised from the one before it.
 _STAGES = {
     "eflomal": ("EflomalAlignmentModel",),
     "fast_align": ("FastAlignModel",),
@@ -29,7 +29,7 @@ _FILES = ("forward", "backward")
 
 
 class ThotModels:
-    """A model of either direction; their links are joined by grow-diag-final-and."""
+    """A model for each direction; grow-diag-final-and joins their links."""
 
     def __init__(self, forward: Any, backward: Any) -> None:
         thot = _thot()
@@ -38,27 +38,27 @@ class ThotModels:
         self._aligner.heuristic = thot.SymmetrizationHeuristic.GROW_DIAG_FINAL_AND
 
     def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[Links]:
-        """Of pairs without an empty side."""
+        """Returns the links of each pair; no side may be empty."""
         sources, targets = [_guarded(s) for s, _ in pairs], [_guarded(t) for _, t in pairs]
         found = self._aligner.get_best_alignments(sources, targets)
         matrices = (np.argwhere(matrix.to_numpy()).tolist() for _, matrix in found)
         return [frozenset((i, j) for i, j in links) for links in matrices]
 
     def translates(self, source: str, target: str) -> float:
-        """The larger of p(target | source) and p(source | target); 0 if a word was never seen."""
+        """Returns the larger one of p(target | source) and p(source | target), 0 if unknown."""
         forward, backward = self._models
         one, other = _guarded([source, target])
         return max(_probability(forward, one, other), _probability(backward, other, one))
 
     def save(self, folder: Path) -> None:
-        """Write the files that load_thot reads."""
+        """Writes the files that `load_thot` reads."""
         for model, name in zip(self._models, _FILES, strict=True):
             if not model.print(str(folder / name)):
                 raise UntoldError(f"{folder / name}: thot could not write its model")
 
 
 def train_thot(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> ThotModels:
-    """Learn both directions from pairs without an empty side."""
+    """Trains both directions on pairs without an empty side."""
     guarded = [(_guarded(source), _guarded(target)) for source, target in pairs]
     return ThotModels(
         _train(config, guarded), _train(config, [(target, source) for source, target in guarded])
@@ -66,7 +66,7 @@ def train_thot(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> T
 
 
 def load_thot(config: AlignerConfig, folder: Path) -> ThotModels:
-    """What save wrote."""
+    """Loads the files that `ThotModels.save` wrote."""
     models = []
     for name in _FILES:
         model = getattr(_thot(), _STAGES[config.kind][-1])()
@@ -102,7 +102,7 @@ def _prepare(model: Any, config: AlignerConfig) -> None:
 
 
 def _probability(model: Any, source: str, target: str) -> float:
-    """p(target | source); thot would give words that it does not know that of its unknown word."""
+    """Returns p(target | source), and 0 for unknown words, where thot has p of its <unk>."""
     if not (model.src_word_exists(source) and model.trg_word_exists(target)):
         return 0.0
     return model.translation_prob(
@@ -111,7 +111,7 @@ def _probability(model: Any, source: str, target: str) -> float:
 
 
 def _guarded(words: Words) -> list[str]:
-    """Words as thot gets them: lower-cased, and none can be a name that thot keeps for itself."""
+    """Lower-cases words and prefixes them, so that none equals a word that thot reserves."""
     return [f"={word.lower()}" for word in words]
 
 

@@ -1,8 +1,9 @@
-"""Text into the words that links count, in one of a few ways that the user chooses.
+"""Splits text into the words that alignments link, in one of four ways.
 
-blank: what stands between blanks, for text that is tokenised. word: for plain text, marks of
-punctuation stand alone. character: also every character of a script that is written without
-blanks. jieba: Chinese cut into words by rjieba, an extra.
+blank      splits at blanks, for text that is tokenised
+word       also separates punctuation, for plain text
+character  also separates every character of scripts that are written without blanks
+jieba      splits Chinese into words by rjieba (the extra `zh`)
 """
 
 import importlib
@@ -17,11 +18,11 @@ __all__ = ["refuse_unsegmented", "splitter"]
 
 _WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
 _CHARACTER = re.compile(rf"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern})\w)+|[^\w\s]")
-_LONGEST = 6  # characters to a word on average; of segmented Chinese two, of Thai four
+_LONGEST = 6  # mean characters per word; segmented Chinese has about 2, Thai 4
 
 
 def splitter(splitting: Splitting) -> Callable[[str], list[str]]:
-    """A function from a text to its words; no word is empty or has a blank in it."""
+    """Returns a function that splits a text; no word is empty or contains a blank."""
     ways: dict[Splitting, Callable[[], Callable[[str], list[str]]]] = {
         "blank": lambda: str.split,
         "word": lambda: _WORD.findall,
@@ -32,7 +33,7 @@ def splitter(splitting: Splitting) -> Callable[[str], list[str]]:
 
 
 def refuse_unsegmented(texts: Sequence[str], splitting: Splitting, side: str) -> None:
-    """Chinese and its like without blanks must not be taken for one long word a sentence."""
+    """Refuses text without blanks, such as Chinese, which would be one long word a sentence."""
     if splitting not in ("blank", "word"):
         return
     characters = sum(len(UNSPACED.findall(text)) for text in texts)

@@ -1,1 +1,1 @@
-"""Bodies of the larger commands; cli.py declares them."""
+"""The commands of `untold`, one module each. Modules import torch only when a command runs."""

@@ -1,59 +1,83 @@
-"""`untold align`: train or load a word aligner, link the words of a text, measure the links."""
+"""`untold align` links the words of sentence pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import ValidationError
+import typer
 
-from untold.alignment.aligner import Aligner, load_aligner, train_aligner
-from untold.config import AlignerConfig
-from untold.corpus.alignments import (
-    Alignment,
-    alignment_error_rate,
-    check_alignments,
-    read_alignments,
-    write_alignments,
-)
-from untold.corpus.lines import read_parallel
-from untold.durable import write_file
 from untold.errors import UntoldError
 
-__all__ = ["AlignOptions", "aligner_config", "corpus_files", "run_align"]
+if TYPE_CHECKING:
+    from untold.alignment.aligner import Aligner
+    from untold.config import AlignerConfig
+    from untold.corpus.alignments import Alignment
 
-Words = Sequence[str]
+__all__ = ["align"]
 
-
-@dataclass(frozen=True)
-class AlignOptions:
-    """As the command line gives them; without a corpus or an aligner the text itself teaches."""
-
-    source: Path
-    target: Path
-    corpus: Sequence[tuple[Path, Path]]
-    aligner: Path | None
-    out: Path | None
-    save: Path | None
-    gold: Path | None
-    write_words: bool
-
-
-def aligner_config(
-    kind: str | None, source_words: str | None, target_words: str | None
-) -> AlignerConfig:
-    """The settings that were given, the others as they are by default."""
-    given = {"kind": kind, "source_words": source_words, "target_words": target_words}
-    try:
-        return AlignerConfig.model_validate({k: v for k, v in given.items() if v is not None})
-    except ValidationError as error:
-        problem = error.errors()[0]
-        option = str(problem["loc"][0]).replace("_", "-")
-        raise UntoldError(f"--{option} {problem['input']}: {problem['msg']}") from None
+TrainSource = Annotated[
+    list[Path] | None, typer.Option(help="Learn from this text instead; may be given again.")
+]
+WriteWords = Annotated[
+    bool, typer.Option("--write-words", help="Write the words that links count beside them.")
+]
+Gold = Annotated[
+    Path | None, typer.Option(help="True links, i-j sure, ipj possible: print the AER.")
+]
+Kind = Annotated[str | None, typer.Option(help="eflomal, fast_align, hmm, ibm1, ibm2 or ibm4.")]
+SourceWords = Annotated[
+    str | None, typer.Option(help="What a word is: blank, word, character or jieba [blank].")
+]
 
 
-def corpus_files(sources: Sequence[Path], targets: Sequence[Path]) -> list[tuple[Path, Path]]:
-    """Files of the same place belong together."""
+def align(
+    source: Annotated[Path, typer.Option(help="Source text, a line each.")],
+    target: Annotated[Path, typer.Option(help="Its translations, a line each.")],
+    train_source: TrainSource = None,
+    train_target: Annotated[list[Path] | None, typer.Option(help="And its translations.")] = None,
+    aligner: Annotated[Path | None, typer.Option(help="Learn nothing: use a saved one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the links, i-j, to this file.")] = None,
+    write_words: WriteWords = False,
+    save: Annotated[Path | None, typer.Option(help="Keep the trained aligner here.")] = None,
+    gold: Gold = None,
+    kind: Kind = None,
+    source_words: SourceWords = None,
+    target_words: Annotated[str | None, typer.Option(help="The same for the target.")] = None,
+) -> None:
+    """Link the words of sentence pairs by an aligner that is trained once and then frozen."""
+    from untold.corpus.alignments import check_alignments, read_alignments
+    from untold.corpus.lines import read_parallel
+
+    corpora = _corpora(train_source or [], train_target or [])
+    config = _aligner_config(kind=kind, source_words=source_words, target_words=target_words)
+    _check_outputs(out, save, gold, write_words)
+    if aligner and (corpora or save):
+        raise UntoldError("--aligner is trained already: leave out --train-source and --save")
+    gold_links = read_alignments(gold) if gold else None
+    texts = read_parallel(source, target)
+    started = process_time()
+    trained = _load(aligner) if aligner else _train(config, corpora, texts)
+    pairs = trained.split(*texts)
+    if gold and gold_links is not None:
+        check_alignments(gold, gold_links, pairs)
+    ready = process_time()
+    links = trained.align(pairs)
+    _print_time("loading" if aligner else "training", ready - started)
+    _print_time("aligning", process_time() - ready)
+    if save:
+        trained.save(save)
+        print(f"{save}: {trained.config.kind}")
+    if out:
+        _write_links(out, links)
+    if out and write_words:
+        _write_words(out, pairs)
+    if gold_links is not None:
+        _print_error_rate(links, gold_links)
+
+
+def _corpora(sources: Sequence[Path], targets: Sequence[Path]) -> list[tuple[Path, Path]]:
+    """Pairs the files of --train-source and --train-target by their positions."""
     if len(sources) != len(targets):
         raise UntoldError(
             f"{len(sources)} of --train-source but {len(targets)} of --train-target: they come in "
@@ -62,64 +86,75 @@ def corpus_files(sources: Sequence[Path], targets: Sequence[Path]) -> list[tuple
     return list(zip(sources, targets, strict=True))
 
 
-def run_align(options: AlignOptions, config: AlignerConfig) -> None:
-    """Align, write, and print the AER where there is gold."""
-    _check(options)
-    gold = read_alignments(options.gold) if options.gold else None
-    sources, targets = read_parallel(options.source, options.target)
-    started = process_time()
-    aligner = _aligner(options, config, (sources, targets))
-    pairs = aligner.split(sources, targets)
-    if options.gold and gold is not None:
-        check_alignments(options.gold, gold, pairs)
-    ready = process_time()
-    links = aligner.align(pairs)
-    _print_time("loading" if options.aligner else "training", ready - started)
-    _print_time("aligning", process_time() - ready)
-    if options.save:
-        aligner.save(options.save)
-        print(f"{options.save}: {aligner.config.kind}")
-    if options.out:
-        _write(options, links, pairs)
-    if gold is not None:
-        error = alignment_error_rate(links, gold)
-        print("AER -" if error is None else f"AER {error:.4f}")
+def _aligner_config(**given: str | None) -> "AlignerConfig":
+    """Checks the options that were given; the others have their defaults."""
+    from pydantic import ValidationError
+
+    from untold.config import AlignerConfig
+
+    try:
+        return AlignerConfig.model_validate({k: v for k, v in given.items() if v is not None})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        option = str(problem["loc"][0]).replace("_", "-")
+        raise UntoldError(f"--{option} {problem['input']}: {problem['msg']}") from None
+
+
+def _check_outputs(
+    out: Path | None, save: Path | None, gold: Path | None, write_words: bool
+) -> None:
+    """Finds mistakes before hours of training."""
+    if not (out or save or gold):
+        raise UntoldError("nothing to do with the links: give --out, --save or --gold")
+    if save and save.exists():
+        raise UntoldError(f"{save} exists: remove it or choose another name for --save")
+    if write_words and not out:
+        raise UntoldError("--write-words writes beside the links: give --out")
+
+
+def _load(path: Path) -> "Aligner":
+    from untold.alignment.aligner import load_aligner
+
+    return load_aligner(path)
+
+
+def _train(
+    config: "AlignerConfig",
+    corpora: Sequence[tuple[Path, Path]],
+    texts: tuple[list[str], list[str]],
+) -> "Aligner":
+    """Trains on the corpora or, without any, on the texts that are to be aligned."""
+    from untold.alignment.aligner import train_aligner
+    from untold.corpus.lines import read_parallel
+
+    if corpora:
+        read = [read_parallel(*files) for files in corpora]
+        texts = [line for s, _ in read for line in s], [line for _, t in read for line in t]
+    return train_aligner(*texts, config)
 
 
 def _print_time(what: str, seconds: float) -> None:
     print(f"{what}: {seconds:.2f} seconds of the processor")
 
 
-def _check(options: AlignOptions) -> None:
-    """What can be known before hours of training."""
-    if not (options.out or options.save or options.gold):
-        raise UntoldError("nothing to do with the links: give --out, --save or --gold")
-    if options.aligner and (options.corpus or options.save):
-        raise UntoldError("--aligner is trained already: leave out --train-source and --save")
-    if options.save and options.save.exists():
-        raise UntoldError(f"{options.save} exists: remove it or choose another name for --save")
-    if options.write_words and not options.out:
-        raise UntoldError("--write-words writes beside the links: give --out")
+def _write_links(out: Path, links: "Sequence[Alignment]") -> None:
+    from untold.corpus.alignments import write_alignments
+
+    write_alignments(out, links)
+    print(f"{out}: pairs: {len(links)}, links: {sum(len(each.sure) for each in links)}")
 
 
-def _aligner(
-    options: AlignOptions, config: AlignerConfig, texts: tuple[list[str], list[str]]
-) -> Aligner:
-    if options.aligner:
-        return load_aligner(options.aligner)
-    if options.corpus:
-        corpora = [read_parallel(*files) for files in options.corpus]
-        texts = [line for s, _ in corpora for line in s], [line for _, t in corpora for line in t]
-    return train_aligner(*texts, config)
+def _write_words(out: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
+    """Writes the words of both sides to OUT.source and OUT.target."""
+    from untold.durable import write_file
 
-
-def _write(
-    options: AlignOptions, links: Sequence[Alignment], pairs: Sequence[tuple[Words, Words]]
-) -> None:
-    assert options.out is not None
-    write_alignments(options.out, links)
-    total = sum(len(each.sure) for each in links)
-    print(f"{options.out}: pairs: {len(links)}, links: {total}")
-    for side, name in enumerate(("source", "target") if options.write_words else ()):
+    for side, name in enumerate(("source", "target")):
         text = "".join(f"{' '.join(pair[side])}\n" for pair in pairs)
-        write_file(options.out.with_name(f"{options.out.name}.{name}"), text.encode())
+        write_file(out.with_name(f"{out.name}.{name}"), text.encode())
+
+
+def _print_error_rate(links: "Sequence[Alignment]", gold: "Sequence[Alignment]") -> None:
+    from untold.corpus.alignments import alignment_error_rate
+
+    error = alignment_error_rate(links, gold)
+    print("AER -" if error is None else f"AER {error:.4f}")

@@ -1,48 +1,43 @@
-"""`untold explain`: what a model can tell of how its translations came about."""
+"""`untold explain` shows how translations came about."""
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from untold.introspection.explanation import explain
-from untold.introspection.pfrnn_explanation import explain_layers, has_layers_alone
-from untold.report.pfrnn_table import print_layers
-from untold.report.pictures import check_layer_format, write_explanations, write_layers
-from untold.report.terminal import print_explanations
-from untold.translator import Translator
+import typer
 
-__all__ = ["run_explain"]
+from untold.commands.options import Model, Settings, load_translator
+
+__all__ = ["explain"]
 
 
-def run_explain(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], out: Path | None
+def explain(
+    model: Model,
+    source: Annotated[list[str], typer.Option(help="A sentence; may be given again.")],
+    target: Annotated[
+        list[str] | None, typer.Option(help="Its translation, one for each source [the model's].")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A .html, .json, .png or .svg file [the terminal].")
+    ] = None,
+    settings: Settings = None,
 ) -> None:
-    """Shares of past and future, or the states of past and future layers where there are no shares.
+    """Show what was told and what was still untold of a source before each target word.
 
-    To a file, whose suffix is checked before anything is translated, or to the terminal.
+    A PFRNN without a separator has no such shares; then show the pieces that its past and future
+    layers predict after each target piece.
     """
-    if has_layers_alone(translator):
-        _explain_layers(translator, sources, targets, out)
-        return
-    explanations = explain(translator, sources, targets)
+    from untold.introspection.explanation import explain as explain_translations
+    from untold.introspection.explanation import explanation_kind
+    from untold.report.pictures import check_format, print_explanations, write_explanations
+
+    if out is not None:
+        check_format(out)  # before the model is loaded
+    translator = load_translator(model, settings)
+    if out is not None:
+        check_format(out, explanation_kind(translator))  # before anything is translated
+    explanations = explain_translations(translator, source, target or [])
     if out is None:
         print_explanations(explanations)
     else:
         write_explanations(out, explanations)
-        _print_written(out, len(explanations))
-
-
-def _explain_layers(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], out: Path | None
-) -> None:
-    if out is not None:
-        check_layer_format(out)
-    explanations = explain_layers(translator, sources, targets)
-    if out is None:
-        print_layers(explanations)
-    else:
-        write_layers(out, explanations)
-        _print_written(out, len(explanations))
-
-
-def _print_written(out: Path, sentences: int) -> None:
-    print(f"{out}: sentences: {sentences}")
+        print(f"{out}: sentences: {len(explanations)}")

@@ -1,16 +1,44 @@
-"""What `--set` may change where nothing is trained."""
+"""Options that several commands share, and loading a translator with them."""
 
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from untold.config import override
+import typer
+
 from untold.errors import UntoldError
 
-__all__ = ["decode_changes"]
+if TYPE_CHECKING:
+    from untold.translator import Translator
+
+__all__ = ["AsJson", "Model", "Settings", "decode_changes", "load_translator"]
+
+Model = Annotated[Path, typer.Argument(help="A model directory or a training run.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as decode.beam=8."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def load_translator(
+    paths: Path | list[Path], settings: Iterable[str] | None, **flags: int | None
+) -> "Translator":
+    """Loads one or more models; --set and the given flags change their settings of decoding."""
+    from untold.translator import load
+
+    translator = load(paths)
+    changes = decode_changes(settings or ())
+    given = {name: value for name, value in flags.items() if value is not None}
+    if given.get("nbest", 1) > translator.decode.beam and "beam" not in given:
+        given["beam"] = given["nbest"]  # an n-best list needs a beam of at least its size
+    return translator.with_decoding(**changes, **given)
 
 
 def decode_changes(settings: Iterable[str]) -> dict[str, Any]:
-    """Settings of [decode] by name; any other section is an error."""
+    """Parses the values of --set; only settings of [decode] can change without training."""
+    from untold.config import override
+
     changes = override({"decode": {}}, settings)
     if extra := changes.keys() - {"decode"}:
         raise UntoldError(f"--set {extra.pop()}: only decode settings can change here")

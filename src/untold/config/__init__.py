@@ -16,12 +16,11 @@ from untold.config.model_config import (
     model_config_class,
 )
 from untold.config.section import Count, CountOrZero, Fraction, Weight
-from untold.config.sequence_config import REWARDS, SequenceConfig
+from untold.config.sequence_config import SequenceConfig
 from untold.config.train_config import TrainConfig
 
 __all__ = [
     "BACKBONES",
-    "REWARDS",
     "SEPARATORS",
     "SEPARATOR_PRESETS",
     "AlignerConfig",

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from untold.config.section import Count, CountOrZero, Section
+from untold.metric_registry import metric_has, metrics_with
 
-__all__ = ["REWARDS", "SequenceConfig"]
+__all__ = ["SequenceConfig"]
 
-REWARDS = ("bleu", "gleu", "chrf", "rouge", "cdr")
 _CALLABLE = re.compile(r"[\w.]+:\w+")
 
 
@@ -27,7 +27,7 @@ class SequenceConfig(Section):
     temperature: Annotated[float, Field(gt=0.0)] = 1.0
     max_ratio: Annotated[float, Field(gt=0.0)] = 2.0
     reference: bool = False
-    reward: str = "bleu"  # one of REWARDS, or a function of your own as package.module:function
+    reward: str = "bleu"  # a metric with sentence scores, or package.module:function
     aligner: str | None = None  # the path of the aligner that cdr counts by
     baseline: Literal["mean", "self_critical", "none"] = "mean"
     alpha: Annotated[float, Field(gt=0.0)] = 0.005
@@ -44,12 +44,13 @@ class SequenceConfig(Section):
     @field_validator("reward")
     @classmethod
     def _is_a_reward(cls, value: str) -> str:
-        if value in REWARDS or _CALLABLE.fullmatch(value):
+        if _CALLABLE.fullmatch(value) or metric_has(value, "sentence_scores"):
             return value
-        close = difflib.get_close_matches(value, REWARDS, n=1)
+        known = metrics_with("sentence_scores")
+        close = difflib.get_close_matches(value, known, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ValueError(
-            f"unknown reward; {hint}known: {', '.join(REWARDS)}, or package.module:function"
+            f"unknown reward; {hint}known: {', '.join(known)}, or package.module:function"
         )
 
     @model_validator(mode="after")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from untold.categories import REDUNDANT
+
 __all__ = [
     "UNSPACED",
     "Span",
@@ -128,7 +130,7 @@ def merge_copying(
 
 
 def _merge_pieces(shares: Float[np.ndarray, "t pieces g"]) -> Float[np.ndarray, "t g"]:
-    past_future, redundant = shares[..., :2].sum(axis=1), shares[..., 2:]
+    past_future, redundant = shares[..., :REDUNDANT].sum(axis=1), shares[..., REDUNDANT:]
     all_redundant, rest = redundant.prod(axis=1), (1 - redundant).sum(axis=1)
     past_future = past_future * (1 - all_redundant) / np.where(rest > 0, rest, 1)
     return np.concatenate([past_future, all_redundant], axis=-1)

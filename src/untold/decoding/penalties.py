@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from untold.categories import FUTURE
 from untold.config import DecodeConfig
 from untold.errors import UntoldError
 from untold.models.seq2seq import Signals
@@ -23,7 +24,6 @@ from untold.models.seq2seq import Signals
 __all__ = ["CoveragePenalty", "Covered", "coverage_penalty", "length_penalty"]
 
 _MIN_COVERED = 1e-6  # bounds the penalty of a word that was never attended to
-_FUTURE = 1  # its place on the last axis of the assignments
 
 Length = TypeVar("Length", float, Tensor)
 
@@ -69,7 +69,7 @@ class CoveragePenalty:
                 'decode.coverage_source = "past" needs a model that separates past and future: '
                 'set it to "attention", or decode.coverage_penalty to 0'
             )
-        return 1 - signals.assignments[..., _FUTURE]
+        return 1 - signals.assignments[..., FUTURE]
 
     def of_targets(self, signals: Signals, mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b i"]:
         """Returns how far whole targets cover their sources."""

@@ -1,1 +1,1 @@
-"""Figures about systems and translations: scores, significance, separation, speed."""
+"""Measures translations and systems: scores, significance, separation, speed."""

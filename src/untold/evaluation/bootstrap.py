@@ -1,4 +1,4 @@
-"""Two systems on the same sentences: is the mean of one really higher? (Paired bootstrap.)"""
+"""The paired bootstrap for scores of single sentences: is the mean of one system really higher?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ __all__ = ["PairedDifference", "paired_bootstrap"]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Means of both systems, and what resampling the sentences says of their difference."""
+    """The means of both systems and the bootstrap's verdict on their difference."""
 
     before: float
     after: float
-    low: float  # of the 95 % interval of after - before
+    low: float  # lower end of the 95 % interval of after - before
     high: float
-    p: float  # how often resampled sentences show no gain: one-sided
+    p: float  # one-sided: the share of resampled corpora without a gain
     samples: int
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class PairedDifference:
 def paired_bootstrap(
     before: Sequence[float], after: Sequence[float], samples: int, seed: int
 ) -> PairedDifference:
-    """Scores of the same sentences by two systems; the same seed gives the same figures."""
+    """Compares two systems by their scores of the same sentences; a seed fixes the figures."""
     if len(before) != len(after) or not len(before):
         raise UntoldError(
             f"{len(before)} and {len(after)} scores: a paired bootstrap needs one of each system "

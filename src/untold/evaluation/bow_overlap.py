@@ -1,10 +1,12 @@
-"""Overlap: do the capsules know the words? At each step the likeliest types of the past (future)
-head are compared with the bag of words that was said (is to be said).
+"""Measures how well the capsules predict bags of words.
+
+At each step the head of the past (future) capsules ranks the vocabulary. Its likeliest types are
+compared with the bag of target words before (from) this step:
 
     r = |top 5 |bag| types  &  types of the bag| / |types of the bag|
 
-The mean over the steps with a bag, then over sentences. Beside it the same with the most frequent
-types of the very references that are measured, whatever the sentence: knowing nothing else.
+r is averaged over the steps that have a bag, then over sentences. The baseline ranks the vocabulary
+by frequency in the same references, without looking at the sentence.
 """
 
 from collections.abc import Sequence
@@ -21,23 +23,27 @@ from untold.storage.model_directory import TrainedModel
 
 __all__ = ["Overlap", "hit_rate", "measure_overlap"]
 
-_DEPTH = 5  # types looked at for each word of a bag
+_DEPTH = 5  # number of top types for each word of a bag
 _BATCH_TOKENS = 2048
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Mean hit rates of the two heads and of the most frequent types."""
+    """Holds the mean hit rates of the two heads and of the baseline."""
 
     past: float
     future: float
     past_by_frequency: float
     future_by_frequency: float
 
+    def lines(self) -> list[str]:
+        """Formats the rates as a table for the terminal."""
+        return [f"{name.replace('_', ' '):24}{value:.3f}" for name, value in vars(self).items()]
+
 
 @torch.inference_mode()
 def measure_overlap(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> Overlap:
-    """On given pairs, with every reference read to its end."""
+    """Measures a model on given pairs. The decoder reads the references; nothing is searched."""
     if trained.model.past_future is None:
         raise UntoldError("the overlap is one of past and future bags, which this model has not")
     if trained.config.data.lowercase:
@@ -45,19 +51,20 @@ def measure_overlap(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> 
     sources = trained.tokenizers.source.encode([source for source, _ in pairs])
     targets = trained.tokenizers.target.encode([target for _, target in pairs])
     counts = torch.zeros(len(trained.tokenizers.target))
-    for target in targets:  # each of which ends in EOS, as its bags do
+    for target in targets:  # a bag includes EOS
         counts += torch.bincount(torch.tensor([*target, EOS]), minlength=len(counts))
+    device = next(trained.model.parameters()).device
     sums, number = torch.zeros(4), 0
     lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
     for rows in plan_by_length(lengths, _BATCH_TOKENS):
-        batch = collate([(sources[row], targets[row]) for row in rows], rows)
+        batch = collate([(sources[row], targets[row]) for row in rows], rows).to(device)
         for figures in _sentences(trained, batch, counts):
             sums, number = sums + figures, number + 1
     return Overlap(*(sums / max(1, number)).tolist())
 
 
 def hit_rate(scores: Float[Tensor, " v"], bag: Int[Tensor, " n"]) -> float:
-    """The share of a bag's types that are among the 5 n highest scores."""
+    """Returns the share of the bag's types that are among the 5 n highest scores."""
     types = bag.unique()
     top = scores.topk(min(_DEPTH * len(bag), len(scores))).indices
     return float(torch.isin(types, top).float().mean())
@@ -66,16 +73,17 @@ def hit_rate(scores: Float[Tensor, " v"], bag: Int[Tensor, " n"]) -> float:
 def _sentences(
     trained: TrainedModel, batch: Batch, counts: Float[Tensor, " v"]
 ) -> list[Float[Tensor, " 4"]]:
-    """Past, future, and both by frequency, for each sentence of a batch."""
+    """Returns four rates for each sentence: past, future, and both of the baseline."""
     model = trained.model
     assert model.past_future is not None
     separated = model(batch.source, batch.source_mask, batch.prefix).separated
     heads = model.past_future.heads
     past = model.logits(heads.bow_past(separated.past))
     future = model.logits(heads.bow_future(separated.future))
+    past, future, labels = past.cpu(), future.cpu(), batch.labels.cpu()
     found = []
     for row, length in enumerate(batch.target_mask.sum(1).tolist()):
-        words = batch.labels[row, :length]
+        words = labels[row, :length]
         rates: list[list[float]] = [[], [], [], []]
         for step in range(length):
             if step:

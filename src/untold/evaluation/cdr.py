@@ -1,39 +1,83 @@
-"""How much of the source is said, by word links: the coverage difference ratio (Kong et al., 2018).
+r"""CDR, the coverage difference ratio (Kong et al., 2018): how much of the source is translated.
 
-C is the set of source words with a link, C_ref by the links to the reference and C_gen by those to
-the translation, both from one frozen aligner. Links count whose words the aligner knows to
-translate one another; with the others, any words of the right number would cover a source. Of a
-sentence, CDR = 1 - |C_ref \\ C_gen| / |C_ref|.
-Over a corpus, each as a ratio of sums but for the macro mean of CDR:
+An aligner that was trained before and stays frozen links the words of each source to its reference
+and to its translation. C_ref and C_gen are the sets of source words with a link to the one and to
+the other. A link counts only if the aligner knows its two words as translations of one another;
+otherwise any words of the right number would cover a source. CDR of one sentence is
 
-under-coverage    |C_ref \\ C_gen| / |C_ref|: said by the reference, not by the translation
-over-coverage     |C_gen \\ C_ref| / |C_gen|: said by the translation, not by the reference
-over-translation  the share of C_gen with more links than to the reference, and more than one
+    1 - |C_ref \ C_gen| / |C_ref|
 
-A sentence whose reference covers nothing has no CDR: it is skipped in all of these, and counted.
+A corpus has these figures. All are ratios of sums, except for the macro mean of CDR:
+
+under-coverage    |C_ref \ C_gen| / |C_ref|: the reference says it, the translation does not
+over-coverage     |C_gen \ C_ref| / |C_gen|: the translation says it, the reference does not
+over-translation  the share of C_gen that has more than one link, and more than to the reference
+
+A sentence whose reference covers nothing has no CDR. All figures skip it and count it as skipped.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from untold.alignment.aligner import Aligner
+from untold.alignment.aligner import Aligner, load_aligner
 from untold.corpus.alignments import Alignment
 from untold.errors import UntoldError
+from untold.evaluation.metrics import MetricOptions, Score
 
 __all__ = [
-    "CoverageDifferences",
+    "Cdr",
+    "CdrFigures",
     "cdr",
-    "coverage_ratio",
+    "cdr_of_links",
     "covered_words",
-    "measure_coverage",
+    "measure_cdr",
     "sentence_cdr",
 ]
 
+Texts = Sequence[str]
+
+
+class Cdr:
+    """CDR as a metric: its figures in percent for a corpus, and CDR itself for single sentences."""
+
+    needs_aligner: ClassVar[bool] = True
+
+    def __init__(self, options: MetricOptions) -> None:
+        if options.aligner is None:
+            raise UntoldError(
+                "cdr needs a word aligner: make one with untold align --source F --target F "
+                "--save A, of the training corpus, and give --aligner A"
+            )
+        self._aligner = load_aligner(options.aligner)
+        self._aligner.split([], [])  # fails here if a package that splits words is missing
+
+    def corpus_scores(self, sources: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
+        """Scores a corpus."""
+        config = self._aligner.config
+        found = measure_cdr(self._aligner, sources, references, hypotheses)
+        signature = (
+            f"aligner:{config.kind}|words:{config.source_words}-{config.target_words}|case:lc"
+            f"|sym:grow-diag-final-and|evidence:{config.evidence}"
+        )
+        details = f"macro; sentences {found.sentences}, skipped {found.skipped}"
+        return [
+            Score("CDR", 100 * found.macro, signature, details),
+            Score("CDR micro", 100 * found.micro, signature),
+            Score("under-coverage", 100 * found.under, signature),
+            Score("over-coverage", 100 * found.over, signature),
+            Score("over-translation", 100 * found.repeated, signature),
+        ]
+
+    def sentence_scores(self, sources: Texts, references: Texts, hypotheses: Texts) -> list[float]:
+        """Scores single translations."""
+        return sentence_cdr(self._aligner, sources, references, hypotheses)
+
 
 @dataclass(frozen=True)
-class CoverageDifferences:
-    """Figures of a corpus, all between 0 and 1."""
+class CdrFigures:
+    """The figures of a corpus; all ratios are between 0 and 1."""
 
     macro: float  # the mean CDR of sentences
     micro: float  # the CDR of all their words together
@@ -44,23 +88,16 @@ class CoverageDifferences:
     skipped: int
 
 
-def measure_coverage(
-    aligner: Aligner,
-    sources: Sequence[str],
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> CoverageDifferences:
-    """Align both sides with the same aligner and compare what they cover."""
-    return coverage_ratio(
-        _align(aligner, sources, references), _align(aligner, sources, hypotheses)
-    )
+def measure_cdr(
+    aligner: Aligner, sources: Texts, references: Texts, hypotheses: Texts
+) -> CdrFigures:
+    """Aligns references and translations with the same aligner and compares what they cover."""
+    return cdr_of_links(_align(aligner, sources, references), _align(aligner, sources, hypotheses))
 
 
-def coverage_ratio(
-    references: Sequence[Alignment], hypotheses: Sequence[Alignment]
-) -> CoverageDifferences:
-    """The figures of given links, of each source to its reference and to its translation."""
-    pairs = [_Counts.of(r, h) for r, h in zip(references, hypotheses, strict=True)]
+def cdr_of_links(references: Sequence[Alignment], hypotheses: Sequence[Alignment]) -> CdrFigures:
+    """Computes the figures from the links of each source to its reference and translation."""
+    pairs = [_LinkCounts.of(r, h) for r, h in zip(references, hypotheses, strict=True)]
     counted = [pair for pair in pairs if pair.reference]
     if not counted:
         raise UntoldError(
@@ -69,7 +106,7 @@ def coverage_ratio(
         )
     reference, generated = sum(c.reference for c in counted), sum(c.generated for c in counted)
     missed = sum(c.missed for c in counted) / reference
-    return CoverageDifferences(
+    return CdrFigures(
         macro=sum(1 - c.missed / c.reference for c in counted) / len(counted),
         micro=1 - missed,
         under=missed,
@@ -81,14 +118,11 @@ def coverage_ratio(
 
 
 def sentence_cdr(
-    aligner: Aligner,
-    sources: Sequence[str],
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    aligner: Aligner, sources: Texts, references: Texts, hypotheses: Texts
 ) -> list[float]:
-    """The CDR of each translation, as a reward; 1 where the reference covers nothing.
+    """Returns the CDR of each translation; it is 1 where the reference covers nothing.
 
-    Equal pairs are aligned once, so that many samples of one source cost one reference.
+    Equal pairs are aligned once, so that many samples of one source need one reference only.
     """
     return [
         cdr(reference, generated)
@@ -100,21 +134,21 @@ def sentence_cdr(
     ]
 
 
-def covered_words(
-    aligner: Aligner, sources: Sequence[str], targets: Sequence[str]
-) -> list[frozenset[int]]:
-    """C of each pair, the places of source words with a link; nothing changes it, so keep it."""
-    return [_covered(alignment) for alignment in _align(aligner, sources, targets)]
+def covered_words(aligner: Aligner, sources: Texts, targets: Texts) -> list[frozenset[int]]:
+    """Returns C of each pair: the positions of source words with a link. A caller may keep it."""
+    return [
+        frozenset(i for i, _ in alignment.sure) for alignment in _align(aligner, sources, targets)
+    ]
 
 
 def cdr(reference: frozenset[int], generated: frozenset[int]) -> float:
-    """1 - |C_ref \\ C_gen| / |C_ref|, and 1 if there was nothing to cover."""
+    r"""Computes 1 - |C_ref \ C_gen| / |C_ref|; it is 1 if there was nothing to cover."""
     return 1 - len(reference - generated) / len(reference) if reference else 1.0
 
 
 @dataclass(frozen=True)
-class _Counts:
-    """Of source words in one sentence."""
+class _LinkCounts:
+    """Numbers of source words in one sentence."""
 
     reference: int
     generated: int
@@ -123,7 +157,7 @@ class _Counts:
     repeated: int
 
     @classmethod
-    def of(cls, reference: Alignment, hypothesis: Alignment) -> "_Counts":
+    def of(cls, reference: Alignment, hypothesis: Alignment) -> "_LinkCounts":
         before, now = Counter(i for i, _ in reference.sure), Counter(i for i, _ in hypothesis.sure)
         return cls(
             reference=len(before),
@@ -134,11 +168,7 @@ class _Counts:
         )
 
 
-def _covered(alignment: Alignment) -> frozenset[int]:
-    return frozenset(i for i, _ in alignment.sure)
-
-
-def _align(aligner: Aligner, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]:
+def _align(aligner: Aligner, sources: Texts, targets: Texts) -> list[Alignment]:
     texts = list(zip(sources, targets, strict=True))
     different = list(dict.fromkeys(texts))
     pairs = aligner.split([s for s, _ in different], [t for _, t in different])

@@ -1,24 +1,49 @@
-"""Scores against references: BLEU, chrF and TER with signatures, ROUGE for summaries."""
+"""Scores of translations against references.
 
-import re
+A metric is a class that `METRICS` names. It is made from `MetricOptions` and has one or more of
+these methods: `untold evaluate` and validation need `corpus_scores`, a reward of sequence-level
+training needs `sentence_scores`, `untold compare` needs `sacrebleu_metric`. This is a whole metric:
+
+    class Exact:
+        def __init__(self, options: MetricOptions) -> None:
+            self.lowercase = options.lowercase
+
+        def corpus_scores(self, sources, references, hypotheses) -> list[Score]:
+            same = sum(r == h for r, h in zip(references, hypotheses, strict=True))
+            return [Score("exact", 100 * same / len(references), "exact match")]
+
+To ship it with untold, add a row to metric_registry.py. Another package adds it through an entry
+point of the group `untold.metrics`.
+"""
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import sacrebleu
-from sacrebleu.metrics.base import Metric
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from untold.errors import UntoldError
+from untold.metric_registry import METRICS, metric_has, metrics_with
 
-__all__ = ["METRICS", "Score", "corpus_metric", "corpus_scores", "split_for_rouge"]
+__all__ = [
+    "METRICS",
+    "ComparableMetric",
+    "Metric",
+    "MetricOptions",
+    "Score",
+    "SentenceMetric",
+    "corpus_scores",
+    "make_metric",
+    "make_metrics",
+    "score_corpus",
+    "score_distinct_pairs",
+]
 
-METRICS = ("bleu", "chrf", "ter", "rouge")
-_UNSPACED = "぀-ヿ㐀-鿿豈-﫿"  # kana and Chinese characters
-_ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
+Texts = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Score:
-    """One figure and how it was computed."""
+    """One figure and the signature that says how it was computed."""
 
     name: str
     value: float
@@ -26,15 +51,74 @@ class Score:
     details: str = ""
 
 
+@dataclass(frozen=True)
+class MetricOptions:
+    """The settings that metrics are made from; each metric uses those that concern it."""
+
+    tokenize: str = "13a"  # sacreBLEU's name of the tokenizer for BLEU and GLEU
+    lowercase: bool = False
+    aligner: Path | None = None  # a directory that `untold align --save` wrote, for CDR
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """Scores a corpus. A class attribute `needs_aligner = True` says that it needs an aligner."""
+
+    def corpus_scores(self, sources: Texts, references: Texts, hypotheses: Texts, /) -> list[Score]:
+        """Returns one or more figures for the whole corpus."""
+        ...
+
+
+@runtime_checkable
+class SentenceMetric(Protocol):
+    """Scores single translations, so that it can be a reward."""
+
+    def sentence_scores(
+        self, sources: Texts, references: Texts, hypotheses: Texts, /
+    ) -> list[float]:
+        """Returns a number between 0 and 1 for each translation."""
+        ...
+
+
+@runtime_checkable
+class ComparableMetric(Protocol):
+    """Computes its corpus score from statistics that are summed over sentences."""
+
+    def sacrebleu_metric(self) -> Any:
+        """Returns sacreBLEU's metric, which the significance tests resample."""
+        ...
+
+
+def make_metric(name: str, options: MetricOptions) -> Any:
+    """Makes the metric of this name; an unknown name is an error."""
+    return METRICS[name](options)
+
+
+def make_metrics(names: Sequence[str], options: MetricOptions) -> list[Metric]:
+    """Makes metrics that score a corpus; all others are errors."""
+    if unknown := [name for name in names if not metric_has(name, "corpus_scores")]:
+        known = ", ".join(metrics_with("corpus_scores"))
+        raise UntoldError(f"unknown metric {unknown[0]}; known: {known}")
+    return [make_metric(name, options) for name in names]
+
+
 def corpus_scores(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
+    hypotheses: Texts,
+    references: Texts,
     metrics: Sequence[str] = ("bleu", "chrf", "ter"),
     *,
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> list[Score]:
-    """The named scores of a whole corpus, one hypothesis for each reference."""
+    """Scores translations by the named metrics, which must need nothing but references."""
+    made = make_metrics(metrics, MetricOptions(tokenize, lowercase))
+    return score_corpus(made, [""] * len(references), references, hypotheses)
+
+
+def score_corpus(
+    metrics: Sequence[Metric], sources: Texts, references: Texts, hypotheses: Texts
+) -> list[Score]:
+    """Scores one translation for each reference by each metric, in the order of the metrics."""
     if len(hypotheses) != len(references):
         raise UntoldError(
             f"{len(hypotheses)} translations but {len(references)} references: line by line they "
@@ -42,74 +126,17 @@ def corpus_scores(
         )
     if not references:
         raise UntoldError("nothing to score: both files are empty")
-    if unknown := [name for name in metrics if name not in METRICS]:
-        raise UntoldError(f"unknown metric {unknown[0]}; known: {', '.join(METRICS)}")
-    scorers = _scorers(tokenize, lowercase)
-    return [score for name in metrics for score in scorers[name](hypotheses, references)]
-
-
-def corpus_metric(name: str, tokenize: str, lowercase: bool) -> Metric:
-    """BLEU, chrF or TER as sacreBLEU computes it."""
-    if name == "bleu":
-        # force: our users are asked how their text is tokenised, sacreBLEU need not guess.
-        return sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-    if name == "chrf":
-        return sacrebleu.CHRF(lowercase=lowercase)
-    return sacrebleu.TER(case_sensitive=not lowercase)
-
-
-def split_for_rouge(text: str) -> list[str]:
-    """Words, and single characters of scripts written without spaces, as ROUGE counts them."""
-    return re.findall(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+", text.lower())
-
-
-def _scorers(
-    tokenize: str, lowercase: bool
-) -> dict[str, Callable[[Sequence[str], Sequence[str]], list[Score]]]:
-    return {
-        "bleu": lambda h, r: _bleu(h, r, corpus_metric("bleu", tokenize, lowercase)),
-        "chrf": lambda h, r: _sacre(corpus_metric("chrf", tokenize, lowercase), h, r),
-        "ter": lambda h, r: _sacre(corpus_metric("ter", tokenize, lowercase), h, r),
-        "rouge": _rouge,
-    }
-
-
-def _bleu(hypotheses: Sequence[str], references: Sequence[str], metric: Metric) -> list[Score]:
-    result = metric.corpus_score(list(hypotheses), [list(references)])
-    precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
-    details = (
-        f"{precisions} BP {result.bp:.3f} length ratio {result.sys_len / result.ref_len:.3f} "
-        f"({result.sys_len}/{result.ref_len})"
-    )
-    return [Score("BLEU", result.score, str(metric.get_signature()), details)]
-
-
-def _sacre(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
-    result = metric.corpus_score(list(hypotheses), [list(references)])
-    return [Score(result.name, float(result.score), str(metric.get_signature()))]
-
-
-class _Splitter:
-    """What rouge-score asks of a tokenizer; its own would drop every Chinese character."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return split_for_rouge(text)
-
-
-def _rouge(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError:
-        raise UntoldError("ROUGE needs rouge-score: pip install 'untold[rouge]'") from None
-    scorer = RougeScorer(list(_ROUGE_KINDS), tokenizer=_Splitter())
-    results = [scorer.score(r, h) for h, r in zip(hypotheses, references, strict=True)]
-    signature = "rouge-score|split:words+han-characters|case:lc|mean over sentences"
     return [
-        Score(
-            f"{kind} {name}",
-            100 * sum(getattr(result[kind], field) for result in results) / len(results),
-            signature,
-        )
-        for kind in _ROUGE_KINDS
-        for name, field in (("F1", "fmeasure"), ("recall", "recall"))
+        score
+        for metric in metrics
+        for score in metric.corpus_scores(sources, references, hypotheses)
     ]
+
+
+def score_distinct_pairs(
+    score: Callable[[str, str], float], references: Texts, hypotheses: Texts
+) -> list[float]:
+    """Applies `score(reference, hypothesis)` to all pairs and computes equal pairs only once."""
+    pairs = list(zip(references, hypotheses, strict=True))
+    known = {pair: score(*pair) for pair in dict.fromkeys(pairs)}
+    return [known[pair] for pair in pairs]

@@ -1,10 +1,12 @@
-"""How well past, future and redundant are told apart, measured against word alignments.
+"""Measures the separation of past, future and redundant against word alignments.
 
-Step t stands before target word t is produced (t = 0 .. T; at T only the end is left). Of a source
-word, by its sure links: PAST = all of its target words are produced, FUTURE = none is, REDUNDANT =
-it has none; a word between its first and its last is none of these and is not counted. Beside every
-figure stands that of the position rule, "word i of I is past when i/I < t/T", which is right on
-most cells of a monotone corpus: so one figure is of only those cells where the rule is wrong.
+Step t is the state before target word t is produced (t = 0 .. T; at T only the end is left). The
+sure links of a source word give its true category at each step: PAST if all of its target words are
+produced, FUTURE if none is, REDUNDANT if it has none. A word between its first and its last target
+word has no category and is not counted. A cell is one source word at one step.
+
+The position rule "word i of I is past when i/I < t/T" is the baseline of every figure. It is right
+on most cells of a monotone corpus; therefore some figures count only the cells where it is wrong.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from untold.categories import FUTURE, PAST, REDUNDANT
 from untold.corpus.alignments import Alignment, alignment_error_rate
 
 __all__ = [
@@ -25,13 +28,12 @@ __all__ = [
     "position_rule",
 ]
 
-PAST, FUTURE, REDUNDANT = 0, 1, 2
-_BINS = 4  # the course of the past is given at t/T = 0, 1/4, .. 1
+_BINS = 4  # past_course has values at t/T = 0, 1/4, .. 1
 
 
 @dataclass(frozen=True)
 class PairTrace:
-    """Shares of every source word at every step of a sentence pair, and its gold alignment."""
+    """Holds the shares of every source word at every step of a pair, and its gold alignment."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -44,15 +46,15 @@ class PairTrace:
 
 @dataclass(frozen=True)
 class Separation:
-    """Figures over a corpus; None where there was nothing to measure."""
+    """Holds the figures of a corpus; None means that there was nothing to measure."""
 
-    auc: float | None  # of P/(P+F), past against future cells
-    accuracy: float | None  # of past or future, whichever is larger, on those cells
+    auc: float | None  # of P/(P+F): past cells against future cells
+    accuracy: float | None  # of the larger one of P and F, on past and future cells
     accuracy_off_rule: float | None  # the same where the position rule is wrong
     category_accuracy: float | None  # of the largest of all three, on all cells
     category_accuracy_off_rule: float | None
-    flips: float | None  # words that turn within one step of their last target word
-    redundant_auc: float | None  # of a word's mean R, unaligned against aligned words
+    flips: float | None  # share of words that turn within one step of their last target word
+    redundant_auc: float | None  # of a word's mean R: words without links against the others
     past_course: tuple[float, ...]  # mean P of linked words at t/T = 0, 1/4, 1/2, 3/4, 1
     future_start: float | None  # mean F of linked content words at the first step ...
     future_end: float | None  # ... and at the last
@@ -60,7 +62,7 @@ class Separation:
 
 
 def measure_separation(traces: Sequence[PairTrace]) -> Separation:
-    """All figures of traces, each of which is one sentence pair."""
+    """Computes all figures from the traces of sentence pairs."""
     cells = [_Cells.of(trace) for trace in traces]
     share = np.concatenate([c.share for c in cells]) if cells else np.zeros(0)
     past = np.concatenate([c.past for c in cells]) if cells else np.zeros(0, bool)
@@ -90,7 +92,7 @@ def measure_separation(traces: Sequence[PairTrace]) -> Separation:
 
 
 def position_rule(trace: PairTrace) -> PairTrace:
-    """The same pair with the shares of the position rule."""
+    """Replaces the shares of a pair by those of the position rule."""
     steps, size = trace.shares.shape[:2]
     reached = np.arange(steps)[:, None] / max(1, steps - 1)
     past = np.arange(size)[None] / max(1, size) < reached
@@ -99,8 +101,10 @@ def position_rule(trace: PairTrace) -> PairTrace:
 
 
 def flip_steps(shares: Float[np.ndarray, "t1 i 3"]) -> Int[np.ndarray, " i"]:
-    """The step from which on each word is past: where a change fits P - F best; 0 is always,
-    t1 is never."""
+    """Finds the step at which each word turns from future to past.
+
+    A change at this step fits P - F best. At 0 the word is always past, at t1 never.
+    """
     gain = shares[..., PAST] - shares[..., FUTURE]
     after = np.concatenate([np.cumsum(gain[::-1], 0)[::-1], np.zeros((1, gain.shape[1]))])
     before = np.concatenate([np.zeros((1, gain.shape[1])), np.cumsum(gain, 0)])
@@ -108,9 +112,9 @@ def flip_steps(shares: Float[np.ndarray, "t1 i 3"]) -> Int[np.ndarray, " i"]:
 
 
 def omission_auc(traces: Sequence[PairTrace], omitted: Sequence[np.ndarray]) -> float | None:
-    """AUC of F at the last step: words whose translation was left out against the others.
+    """Computes the AUC of F at the last step: omitted words against all others.
 
-    The traces are of targets with a phrase deleted; `omitted` flags the words of their sources.
+    The targets of the traces lack a phrase; `omitted` flags the source words that it translated.
     Words without a link are not counted.
     """
     scores, labels = [], []
@@ -126,7 +130,7 @@ def omission_auc(traces: Sequence[PairTrace], omitted: Sequence[np.ndarray]) -> 
 
 
 def auc(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> float | None:
-    """The chance that a positive value is above a negative one; equals count half."""
+    """Returns the probability that a positive value is above a negative one; ties count half."""
     if not len(positive) or not len(negative):
         return None
     _, inverse, counts = np.unique(
@@ -140,7 +144,7 @@ def auc(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) ->
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of one pair: those that are past or future, and all that have a category."""
+    """Holds n cells of one pair that are past or future, and m cells that have a category."""
 
     share: Float[np.ndarray, " n"]  # P/(P+F)
     past: Bool[np.ndarray, " n"]
@@ -167,7 +171,7 @@ class _Cells:
 
 
 def _gold(trace: PairTrace) -> Int[np.ndarray, "t1 i"]:
-    """The category of each cell; -1 for a word that is said in part."""
+    """Returns the true category of each cell; -1 marks words that are produced in part."""
     steps, size = trace.shares.shape[:2]
     gold = np.full((steps, size), REDUNDANT)
     for word in range(size):
@@ -180,10 +184,10 @@ def _gold(trace: PairTrace) -> Int[np.ndarray, "t1 i"]:
 
 @dataclass(frozen=True)
 class _Word:
-    """One source word over all steps."""
+    """Summarises one source word over all steps."""
 
-    last: int | None  # its last target word
-    flip: int | None  # the step from which on it is past, if it turns at all
+    last: int | None  # position of its last target word
+    flip: int | None  # the step at which it turns to past, if it does
     redundant: float
     future_start: float
     future_end: float
@@ -191,7 +195,6 @@ class _Word:
 
     @property
     def flips_in_time(self) -> bool:
-        """Within one step of its last target word."""
         if self.flip is None or self.last is None:
             return False
         return abs(self.flip - 1 - self.last) <= 1
@@ -230,7 +233,7 @@ def _aer(traces: Sequence[PairTrace]) -> float | None:
 
 
 def _turning_links(shares: Float[np.ndarray, "t1 i 3"]) -> Alignment:
-    """Each word with the target word after which it turns; mostly redundant ones make no link."""
+    """Links each word to the target word after which it turns, unless it is mostly redundant."""
     redundant = shares[..., REDUNDANT].mean(0) > 0.5
     links = frozenset(
         (i, int(flip) - 1)

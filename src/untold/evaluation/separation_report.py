@@ -1,12 +1,13 @@
-"""Traces of given sentence pairs, word by word: what the separation figures are measured on."""
+"""Reports the separation of past, future and redundant on sentence pairs with alignments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool
 
-from untold.corpus.alignments import Alignment
+from untold.corpus.alignments import Alignment, read_alignments
 from untold.corpus.word_spans import merge_assignments, word_spans
 from untold.errors import UntoldError
 from untold.evaluation.separation import (
@@ -23,11 +24,12 @@ __all__ = [
     "Omission",
     "SeparationReport",
     "omit_phrase",
+    "read_aligned_pairs",
     "separation_report",
     "trace_pairs",
 ]
 
-_SEED = 1  # of the phrases that are deleted: every model is asked about the same ones
+_SEED = 1  # all models are measured with the same deleted phrases
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class AlignedPair:
 
 @dataclass(frozen=True)
 class Omission:
-    """A pair with a phrase deleted from its target, and the source words that are thus untold."""
+    """A pair whose target lacks a phrase, with the source words that the phrase translated."""
 
     pair: AlignedPair
     omitted: Bool[np.ndarray, " i"]
@@ -49,14 +51,14 @@ class Omission:
 
 @dataclass(frozen=True)
 class SeparationReport:
-    """The figures of a model and of the position rule on the same pairs."""
+    """Holds the figures of a model and of the position rule on the same pairs."""
 
     model: Separation
     rule: Separation
-    omission_auc: float | None  # of F at the end, after a phrase was deleted from each target
+    omission_auc: float | None  # of F at the end of targets that lack a phrase
 
     def lines(self) -> list[str]:
-        """A table for a person."""
+        """Formats the figures as a table for the terminal."""
         shown = [f"{'':30}{'model':>8}{'rule':>8}"]
         for field in fields(Separation):
             values = getattr(self.model, field.name), getattr(self.rule, field.name)
@@ -70,8 +72,21 @@ class SeparationReport:
         return [*shown, f"{'omission word auc':30}{_cell(self.omission_auc)}"]
 
 
+def read_aligned_pairs(
+    sources: Sequence[str], targets: Sequence[str], alignments: Path
+) -> list[AlignedPair]:
+    """Reads the links of given pairs from a file with one line for each pair."""
+    links = read_alignments(alignments)
+    if len(links) != len(sources):
+        raise UntoldError(
+            f"{alignments} has {len(links)} lines for {len(sources)} sentence pairs: "
+            "give one line of links for each pair"
+        )
+    return [AlignedPair(*each) for each in zip(sources, targets, links, strict=True)]
+
+
 def separation_report(translator: Translator, pairs: Sequence[AlignedPair]) -> SeparationReport:
-    """Past, future and redundant on given pairs, and on the same pairs with a phrase left out."""
+    """Measures a model on given pairs, and on the same pairs with a phrase left out."""
     traces = trace_pairs(translator, pairs)
     generator = np.random.default_rng(_SEED)
     made = (omit_phrase(pair, generator) for pair in pairs)
@@ -85,7 +100,7 @@ def separation_report(translator: Translator, pairs: Sequence[AlignedPair]) -> S
 
 
 def trace_pairs(translator: Translator, pairs: Sequence[AlignedPair]) -> list[PairTrace]:
-    """How every source word stood before each word of the given target; no search."""
+    """Returns the shares of all source words before each word of the given targets."""
     if not translator.separates:
         raise UntoldError(
             "alignments measure how a model separates past and future, which this one does not: "
@@ -96,9 +111,10 @@ def trace_pairs(translator: Translator, pairs: Sequence[AlignedPair]) -> list[Pa
 
 
 def omit_phrase(pair: AlignedPair, generator: np.random.Generator) -> Omission | None:
-    """Delete a random phrase: target words that some source words, and they alone, are linked to.
+    """Deletes a random phrase from the target; returns None if there is none.
 
-    Between one word and half of the target, none of it the last word; None if there is no such.
+    The source words that are linked to the phrase have no links outside of it. The phrase has
+    between one word and half of the target, and it does not include the last word.
     """
     target, size = pair.target.split(), len(pair.source.split())
     links = pair.alignment.sure

@@ -1,12 +1,12 @@
-"""Whether a difference of corpus-level scores may be chance: two paired tests, two-sided.
+"""Tests the significance of a difference of corpus-level scores by two paired, two-sided tests.
 
     d  =  mean score of the system's runs  -  mean score of the baseline's runs
 
-Paired bootstrap (Koehn, 2004): sentences are drawn with replacement, the same for all runs. How far
-d strays from its own mean then says how far it would stray from zero by chance. Approximate
-randomisation (Noreen, 1989): for each sentence, the outputs of all runs of both sides change places
-at random, as they may if neither side is better. Both count the trials at least as far from zero
-as d, and d itself: systems that are the same have p = 1, and no p is zero.
+The paired bootstrap (Koehn, 2004) draws sentences with replacement, the same for all runs. The
+distance of these d from their own mean is the distance that d would have from zero by chance.
+Approximate randomisation (Noreen, 1989) exchanges the outputs of all runs of both sides at random,
+sentence by sentence, as is allowed if neither side is better. Both tests count the trials that are
+at least as far from zero as d, and d itself: equal systems have p = 1, and no p is zero.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from untold.errors import UntoldError
 
@@ -25,17 +25,17 @@ __all__ = [
     "corpus_value",
     "p_value",
     "resampled_sums",
+    "run_trials",
     "sentence_statistics",
-    "try_chance",
 ]
 
 _CELLS_AT_ONCE = 1 << 22  # random numbers held at a time
-_ROUNDING = 1e-9  # of scores up to 100: equal trials count, however their sums were rounded
+_ROUNDING = 1e-9  # trials equal to d count although their sums were rounded differently
 
 
 @dataclass(frozen=True)
 class PValues:
-    """The chance of a difference at least as large between systems that are equally good."""
+    """The probability of a difference at least as large between equally good systems."""
 
     bootstrap: float
     randomisation: float
@@ -43,7 +43,7 @@ class PValues:
 
 @dataclass(frozen=True)
 class Paired:
-    """Statistics of every run on the same n sentences: k of the baseline, m of the system."""
+    """Statistics of the same n sentences: of k runs of the baseline and m runs of the system."""
 
     baseline: Float[np.ndarray, "k n s"]
     system: Float[np.ndarray, "m n s"]
@@ -51,7 +51,7 @@ class Paired:
 
 @dataclass(frozen=True)
 class Differences:
-    """System minus baseline: as it is, on drawn sentences, and with outputs exchanged."""
+    """System minus baseline: as measured, on resampled sentences, and with exchanged outputs."""
 
     real: float
     resampled: Float[np.ndarray, " r"]
@@ -59,7 +59,7 @@ class Differences:
 
     @classmethod
     def average(cls, several: "Sequence[Differences]") -> "Differences":
-        """Of the mean score over test sets, each of which was drawn from by itself."""
+        """Averages the differences over test sets, each of which was resampled separately."""
         return cls(
             float(np.mean([each.real for each in several])),
             np.mean([each.resampled for each in several], axis=0),
@@ -67,7 +67,7 @@ class Differences:
         )
 
     def p_values(self) -> PValues:
-        """Of both tests."""
+        """Computes the p-values of both tests."""
         strayed = self.resampled - self.resampled.mean()
         return PValues(self._share_beyond(strayed), self._share_beyond(self.exchanged))
 
@@ -76,14 +76,14 @@ class Differences:
 
 
 def p_value(beyond: Bool[np.ndarray, " r"]) -> float:
-    """The share of trials that went so far. The data count as one more: it is never zero."""
+    """Returns the share of true trials. The data count as one more trial, so p is never zero."""
     return (1 + int(beyond.sum())) / (1 + len(beyond))
 
 
 def sentence_statistics(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str]
+    metric: SacrebleuMetric, hypotheses: Sequence[str], references: Sequence[str]
 ) -> Float[np.ndarray, "n s"]:
-    """What the score of a corpus is computed from, a row for each sentence, to be summed."""
+    """Returns a row of statistics for each sentence; their sum determines the corpus score."""
     if len(hypotheses) != len(references):
         raise UntoldError(
             f"{len(hypotheses)} translations but {len(references)} references: line by line they "
@@ -93,15 +93,15 @@ def sentence_statistics(
     return np.asarray(rows, dtype=np.float64)
 
 
-def corpus_value(metric: Metric, sums: Float[np.ndarray, " s"]) -> float:
-    """The score of a corpus with these sums."""
+def corpus_value(metric: SacrebleuMetric, sums: Float[np.ndarray, " s"]) -> float:
+    """Computes the score of a corpus from its summed statistics."""
     return float(metric._compute_score_from_stats(sums.tolist()).score)
 
 
-def try_chance(
-    metric: Metric, paired: Paired, trials: int, dice: np.random.Generator
+def run_trials(
+    metric: SacrebleuMetric, paired: Paired, trials: int, dice: np.random.Generator
 ) -> Differences:
-    """So many trials of both tests."""
+    """Runs the given number of trials of both tests."""
     runs, k = np.concatenate([paired.baseline, paired.system]), len(paired.baseline)
     sums = {
         "real": runs.sum(1, keepdims=True),
@@ -115,7 +115,7 @@ def try_chance(
 def resampled_sums(
     runs: Float[np.ndarray, "q n s"], trials: int, dice: np.random.Generator
 ) -> Float[np.ndarray, "q r s"]:
-    """Sums over n sentences drawn with replacement, in every trial the same for all runs."""
+    """Sums over n sentences drawn with replacement; all runs share the sentences of a trial."""
     if trials < 1:
         raise UntoldError(f"{trials} samples test nothing: ask for 1000, say")
     n, parts = runs.shape[1], []
@@ -127,7 +127,7 @@ def resampled_sums(
 
 
 def _difference(
-    metric: Metric, sums: Float[np.ndarray, "q r s"], k: int
+    metric: SacrebleuMetric, sums: Float[np.ndarray, "q r s"], k: int
 ) -> Float[np.ndarray, " r"]:
     scores = np.array([[corpus_value(metric, trial) for trial in run] for run in sums])
     return scores[k:].mean(0) - scores[:k].mean(0)
@@ -136,7 +136,7 @@ def _difference(
 def _exchanged(
     runs: Float[np.ndarray, "q n s"], trials: int, dice: np.random.Generator
 ) -> Float[np.ndarray, "q r s"]:
-    """Sums of runs whose outputs for each sentence have changed places at random."""
+    """Sums the statistics of runs whose outputs are exchanged at random for each sentence."""
     q, n, parts = len(runs), runs.shape[1], []
     for count in _portions(trials, n * q):
         order: Int[np.ndarray, "r n q"] = dice.random((count, n, q)).argsort(-1)
@@ -149,6 +149,6 @@ def _exchanged(
 
 
 def _portions(trials: int, cells: int) -> list[int]:
-    """Trials in groups of bounded size, of `cells` numbers each."""
+    """Splits the trials, of `cells` numbers each, into groups that fit into memory."""
     size = max(1, _CELLS_AT_ONCE // max(1, cells))
     return [min(size, trials - first) for first in range(0, trials, size)]

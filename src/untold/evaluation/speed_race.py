@@ -1,7 +1,7 @@
-"""Speeds as shares of a baseline's: contenders take each job in turn, so that noise hits all alike.
+"""Compares the speeds of several contenders with that of a baseline.
 
-Other work on the machine slows whatever runs at that moment. Therefore contenders alternate job by
-job, in a rotating order, and speeds are compared within one round, with their spread over rounds.
+Other work on the machine slows down whatever runs at that moment. Therefore the contenders
+alternate job by job, in a rotating order, and speeds are compared within one round.
 """
 
 import statistics
@@ -12,24 +12,24 @@ from typing import Any
 
 __all__ = ["Contender", "Speed", "measure_speeds", "take_turns"]
 
-Contender = Callable[[Any], Any]  # does a job
+Contender = Callable[[Any], Any]  # does one job
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of one contender in each round: work a second, and as a share of the baseline's."""
+    """The speed of one contender in each round: work per second, and its ratio to the baseline."""
 
     rates: tuple[float, ...]
-    ratios: tuple[float, ...]  # none if the baseline got nothing done
+    ratios: tuple[float, ...]  # empty if the baseline did no work
 
     @property
     def rate(self) -> float:
-        """The median of the rounds."""
+        """The median rate of the rounds."""
         return statistics.median(self.rates)
 
     @property
     def ratio(self) -> float | None:
-        """The median of the rounds."""
+        """The median ratio of the rounds."""
         return statistics.median(self.ratios) if self.ratios else None
 
 
@@ -39,7 +39,7 @@ def take_turns(
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
-    """Seconds of each contender in each round, in which it does every job once."""
+    """Measures the seconds of each contender in each round; it does every job once a round."""
     names = list(contenders)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
@@ -61,8 +61,10 @@ def measure_speeds(
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Speed]:
-    """Of every contender, each of which returns the work that a job came to; the first is the
-    baseline. One round goes before, to warm up."""
+    """Measures the speed of every contender; the first one is the baseline.
+
+    A contender returns the amount of work of a job. All do one round before, to warm up.
+    """
     work = {name: sum(run(job) for job in jobs) for name, run in contenders.items()}
     seconds = take_turns(contenders, jobs, rounds, clock)
     rates = {name: [work[name] / spent for spent in seconds[name]] for name in contenders}

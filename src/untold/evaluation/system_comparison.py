@@ -1,7 +1,6 @@
-"""Several systems on several test sets, as the paper's tables have them: the first is the baseline.
+"""Compares systems on several test sets, as the paper's Table 1 does. The first is the baseline.
 
-A system is one run, or a family of runs that differ in their seeds: its scores are then the mean
-over the runs, with their standard deviation.
+A system is one run, or several runs that differ in their seeds; its score is then their mean.
 """
 
 import statistics
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from untold.errors import UntoldError
 from untold.evaluation.significance import (
@@ -17,17 +16,17 @@ from untold.evaluation.significance import (
     Paired,
     PValues,
     corpus_value,
+    run_trials,
     sentence_statistics,
-    try_chance,
 )
 from untold.evaluation.speed_race import Speed
 from untold.storage.model_summary import Parameters
 
 __all__ = [
     "Comparison",
-    "Figure",
     "ParallelText",
     "Row",
+    "RunScores",
     "SystemOutputs",
     "Trials",
     "compare_outputs",
@@ -36,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ParallelText:
-    """A test set."""
+    """A test set with its name."""
 
     name: str
     sources: Sequence[str]
@@ -45,7 +44,7 @@ class ParallelText:
 
 @dataclass(frozen=True)
 class SystemOutputs:
-    """What the runs of one system made of every test set: texts[run][test set][sentence]."""
+    """The translations of one system: texts[run][test set][sentence]."""
 
     name: str
     parameters: Parameters
@@ -54,21 +53,21 @@ class SystemOutputs:
 
 @dataclass(frozen=True)
 class Trials:
-    """How significance is tested."""
+    """The number and the seed of the trials of both significance tests."""
 
     count: int
     seed: int
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A score of each run."""
+class RunScores:
+    """The score of each run of a system."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Over the runs."""
+        """The mean over the runs."""
         return statistics.fmean(self.values)
 
     @property
@@ -79,19 +78,19 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """One system. What is relative to the baseline is None for the baseline itself."""
+    """The results of one system; the baseline itself has no p-values."""
 
     name: str
     parameters: Parameters
-    scores: tuple[Figure, ...]  # of each test set
-    average: Figure  # of the test sets, in each run
+    scores: tuple[RunScores, ...]  # of each test set
+    average: RunScores  # of the test sets, in each run
     p_values: tuple[PValues, ...] | None = None  # of each test set
     average_p_values: PValues | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: its rows, and beside them the speeds that were measured."""
+    """A table of systems, with the speeds that were measured."""
 
     metric: str
     signature: str
@@ -101,27 +100,30 @@ class Comparison:
     decoding: Mapping[str, Speed] = field(default_factory=dict)
 
     def difference(self, row: Row) -> float:
-        """Of the averages of a row and of the baseline."""
+        """Subtracts the average of the baseline from that of a row."""
         return row.average.mean - self.rows[0].average.mean
 
 
 def compare_outputs(
-    metric: Metric, systems: Sequence[SystemOutputs], tests: Sequence[ParallelText], trials: Trials
+    metric: SacrebleuMetric,
+    systems: Sequence[SystemOutputs],
+    tests: Sequence[ParallelText],
+    trials: Trials,
 ) -> Comparison:
-    """Scores of every system, and how likely chance makes its difference from the first."""
+    """Scores every system and tests its difference from the first one."""
     if empty := [test.name for test in tests if not test.references]:
         raise UntoldError(f"test set {empty[0]} is empty: give it at least one line")
     found = [_statistics(metric, system, tests) for system in systems]
     rows = [_row(metric, systems[0], found[0])]
     for system, own in zip(systems[1:], found[1:], strict=True):
-        chances = [
-            # One generator for each test set, the same for all systems: they meet the same trials.
-            try_chance(
+        differences = [
+            # The generator depends on the test set alone: all systems have the same trials.
+            run_trials(
                 metric, Paired(*pair), trials.count, np.random.default_rng([trials.seed, number])
             )
             for number, pair in enumerate(zip(found[0], own, strict=True))
         ]
-        rows.append(_row(metric, system, own, chances))
+        rows.append(_row(metric, system, own, differences))
     signature = metric.get_signature()
     for key, value in (("bs", trials.count), ("ar", trials.count), ("seed", trials.seed)):
         signature.update(key, value)
@@ -130,9 +132,9 @@ def compare_outputs(
 
 
 def _statistics(
-    metric: Metric, system: SystemOutputs, tests: Sequence[ParallelText]
+    metric: SacrebleuMetric, system: SystemOutputs, tests: Sequence[ParallelText]
 ) -> list[np.ndarray]:
-    """Of each test set: (run, sentence, statistic)."""
+    """Returns an array (run, sentence, statistic) for each test set."""
     return [
         np.stack(
             [sentence_statistics(metric, run[number], test.references) for run in system.texts]
@@ -142,18 +144,18 @@ def _statistics(
 
 
 def _row(
-    metric: Metric,
+    metric: SacrebleuMetric,
     system: SystemOutputs,
     found: Sequence[np.ndarray],
-    chances: Sequence[Differences] | None = None,
+    differences: Sequence[Differences] | None = None,
 ) -> Row:
     scores = tuple(
-        Figure(tuple(corpus_value(metric, run.sum(0)) for run in runs)) for runs in found
+        RunScores(tuple(corpus_value(metric, run.sum(0)) for run in runs)) for runs in found
     )
     each_run = zip(*(figure.values for figure in scores), strict=True)
-    average = Figure(tuple(statistics.fmean(values) for values in each_run))
-    if chances is None:
+    average = RunScores(tuple(statistics.fmean(values) for values in each_run))
+    if differences is None:
         return Row(system.name, system.parameters, scores, average)
-    of_each = tuple(chance.p_values() for chance in chances)
-    of_all = Differences.average(chances).p_values()
+    of_each = tuple(each.p_values() for each in differences)
+    of_all = Differences.average(differences).p_values()
     return Row(system.name, system.parameters, scores, average, of_each, of_all)

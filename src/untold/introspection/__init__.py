@@ -1,1 +1,1 @@
-"""How translations came about: assignments, copies and inner states, word by word."""
+"""Shows how a translation came about: assignments, copies and inner states of the model."""

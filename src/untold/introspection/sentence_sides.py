@@ -1,4 +1,4 @@
-"""The two texts of an explanation, and their words as they are shown."""
+"""The two texts of an explanation and their words as they are displayed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from untold.corpus.word_spans import Span, display_spans, span_text, word_spans
 from untold.errors import UntoldError
 from untold.translator import Translation
 
-__all__ = ["END", "Side", "check_targets", "side_records", "sides_of"]
+__all__ = ["END", "Side", "side_records", "sides_of"]
 
-END = "(end)"  # what is shown in place of a word for the end of the target
+END = "(end)"  # displayed for EOS
 
 
 @dataclass(frozen=True)
 class Side:
-    """A text and its words as they are shown; no language means that it is not known."""
+    """A text and its words as they are displayed. The language is empty if it is unknown."""
 
     text: str
     words: tuple[str, ...]
@@ -24,7 +24,7 @@ class Side:
 
 
 def sides_of(translation: Translation, source: str, data: DataConfig) -> tuple[Side, Side]:
-    """Source and target, their pieces merged to words."""
+    """Makes both sides of a translation; merges pieces into words."""
     if not source.strip():
         raise UntoldError("the source is blank: there is nothing to explain")
     source_words = _words(source, translation.source_tokens)
@@ -36,18 +36,12 @@ def sides_of(translation: Translation, source: str, data: DataConfig) -> tuple[S
 
 
 def side_records(source: Side, target: Side, *, given: bool) -> dict[str, Any]:
-    """For JSON; `given`: the target was given, not found by the model."""
+    """Converts both sides for JSON; `given` says that the user gave the target."""
     return {"source": _record(source), "target": _record(target) | {"given": given}}
 
 
-def check_targets(sources: Sequence[str], targets: Sequence[str]) -> None:
-    """Either there are none, or there is one for each source."""
-    if targets and len(targets) != len(sources):
-        raise UntoldError(f"{len(sources)} sources but {len(targets)} targets: give one each")
-
-
 def _words(text: str, pieces: Sequence[str]) -> tuple[str, ...]:
-    """As the text writes them, though the vocabulary may not; parts of words as their pieces do."""
+    """Takes whole words from the text, which may have unknown characters, and parts from pieces."""
     whole, written = word_spans(pieces), [word for word in text.split(" ") if word]
     known: dict[Span, str] = {}
     if len(whole) == len(written):
@@ -56,7 +50,7 @@ def _words(text: str, pieces: Sequence[str]) -> tuple[str, ...]:
 
 
 def _language(data: DataConfig, field: str) -> str:
-    """What the configuration says; its default only stands for a language."""
+    """Returns the configured language, or nothing if it is only the default name."""
     language = getattr(data, field)
     return "" if language == DataConfig.model_fields[field].default else language
 

@@ -1,1 +1,1 @@
-"""Figures made visible: pictures, pages, the terminal."""
+"""Draws explanations and comparisons: terminal tables, pictures, HTML pages and JSON."""

@@ -1,4 +1,4 @@
-"""A comparison in the terminal, as a Markdown table, and as JSON."""
+"""Prints a comparison of systems to the terminal, as Markdown and as JSON."""
 
 from dataclasses import asdict
 from typing import Any
@@ -9,15 +9,15 @@ from rich.table import Table
 
 from untold.evaluation.significance import PValues
 from untold.evaluation.speed_race import Speed
-from untold.evaluation.system_comparison import Comparison, Figure, Row
+from untold.evaluation.system_comparison import Comparison, Row, RunScores
 
 __all__ = ["comparison_markdown", "comparison_record", "print_comparison"]
 
-_LEVELS = ((0.01, "**"), (0.05, "*"))  # as marked where both tests agree
+_LEVELS = ((0.01, "**"), (0.05, "*"))  # both p-values must be below the level
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
-    """Everything that was measured, by name."""
+    """Converts everything that was measured for JSON."""
     return {
         "metric": comparison.metric,
         "signature": comparison.signature,
@@ -28,7 +28,7 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """A table that Markdown understands, and what it rests on."""
+    """Formats a Markdown table with notes below it."""
     heading = _heading(comparison)
     lines = [heading, ["---", *["---:"] * (len(heading) - 1)]]
     lines += [_cells(comparison, row) for row in comparison.rows]
@@ -38,7 +38,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
-    """A table for a person; where there is no terminal to fit into, as wide as it needs."""
+    """Prints a table; if the output is no terminal, the table is as wide as it needs."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console.width = 10_000
@@ -86,13 +86,13 @@ def _cells(comparison: Comparison, row: Row) -> list[str]:
     ]
 
 
-def _score(figure: Figure) -> str:
+def _score(figure: RunScores) -> str:
     spread = "" if figure.deviation is None else f" ± {figure.deviation:.2f}"
     return f"{figure.mean:.2f}{spread}"
 
 
 def _times(speed: Speed) -> str:
-    """The median ratio to the baseline; its spread, where there is one."""
+    """Formats the median ratio to the baseline and its range over the rounds."""
     if speed.ratio is None:
         return "-"
     low, high = min(speed.ratios), max(speed.ratios)
@@ -136,7 +136,7 @@ def _record(comparison: Comparison, row: Row) -> dict[str, Any]:
     }
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure(figure: RunScores) -> dict[str, Any]:
     return {"mean": figure.mean, "deviation": figure.deviation, "values": list(figure.values)}
 
 

@@ -1,4 +1,4 @@
-"""Fonts for the texts of a picture: matplotlib's own, and others for what it cannot write."""
+"""Chooses fonts for a picture: matplotlib's own, and installed ones for missing characters."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from matplotlib import font_manager
 __all__ = ["display_width", "families_for"]
 
 _OWN = "DejaVu Sans"
-# Tried before all other installed fonts; matplotlib takes each glyph from the first that has it.
+# These are tried first. Matplotlib takes each glyph from the first font that has it.
 _PREFERRED = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -29,7 +29,7 @@ _PREFERRED = (
 
 
 def families_for(texts: Iterable[str]) -> tuple[list[str], str]:
-    """The families to draw these texts with, and the characters that none of them has."""
+    """Returns the families to draw these texts with, and the characters that none of them has."""
     missing = {c for text in texts for c in text if not c.isspace()}
     missing = _without(missing, font_manager.findfont(_OWN))
     families = [_OWN]
@@ -44,7 +44,7 @@ def families_for(texts: Iterable[str]) -> tuple[list[str], str]:
 
 
 def display_width(text: str) -> int:
-    """In Latin letters: a Chinese character is twice as wide, a combining mark has no width."""
+    """Measures text in Latin letters: Chinese characters count 2, combining marks count 0."""
     widths = {"W": 2, "F": 2}
     return sum(
         widths.get(unicodedata.east_asian_width(c), 1) for c in text if not unicodedata.combining(c)
@@ -52,20 +52,20 @@ def display_width(text: str) -> int:
 
 
 def _without(characters: set[str], path: str) -> set[str]:
-    """Those that the font has no glyph for."""
+    """Returns the characters that the font has no glyph for."""
     try:
         known = font_manager.get_font(path).get_charmap()
-    except (OSError, RuntimeError):  # matplotlib cannot draw with it
+    except (OSError, RuntimeError):  # matplotlib cannot read this font
         return characters
     return {character for character in characters if ord(character) not in known}
 
 
 def _others() -> dict[str, str]:
-    """A file of each other installed family, in the order to try them."""
+    """Returns a file of each other installed family, in the order to try them."""
     manager = font_manager.fontManager
     known = {entry.fname for entry in manager.ttflist}
     for path in font_manager.findSystemFonts():
-        if path not in known:  # installed since matplotlib last looked
+        if path not in known:  # installed after matplotlib made its list
             with suppress(OSError, RuntimeError):
                 manager.addfont(path)
     found = {e.name: e.fname for e in manager.ttflist if e.style == "normal" and e.name != _OWN}

@@ -1,21 +1,29 @@
-"""One self-contained page that steps through translations: page.html with the data inside."""
+"""A self-contained HTML page that steps through translations: page.html with the data inside."""
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["write_page"]
+from untold.introspection.share_explanation import ShareExplanation
+from untold.report.json_records import share_document
 
-# As they stand in page.html. Neither can come from the data: no "<" of theirs is left.
+__all__ = ["html_page", "share_page"]
+
+# Placeholders in page.html. The data cannot contain them, because every "<" in it is escaped.
 _TITLE, _DATA = "<!--title-->", "<!--data-->"
-# Inside <script> only these could end it or be taken for markup; JSON has an escape for each.
+# Inside <script>, only these characters could end it or be parsed as markup.
 _ESCAPES = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
 
-def write_page(document: Mapping[str, Any]) -> str:
-    """The page of a document of explanations (docs/explain.md), harmless whatever its texts say."""
+def share_page(explanations: Sequence[ShareExplanation]) -> bytes:
+    """Draws explanations by shares as an HTML page."""
+    return html_page(share_document(explanations)).encode()
+
+
+def html_page(document: Mapping[str, Any]) -> str:
+    """Puts a document (docs/explain.md) into the page; its texts cannot become markup."""
     template = files("untold.report").joinpath("page.html").read_text(encoding="utf-8")
     first = document["sentences"][0]["source"]["text"]
     data = json.dumps(document, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)

@@ -1,111 +1,86 @@
-"""Explanations to a file, whose suffix says what kind; only that kind's library is imported."""
+"""Writes explanations to a file, whose suffix chooses the format, or prints them.
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+`PICTURES` maps what is explained (the `kind` of the explanations) and the suffix of a file to a
+function from explanations to the bytes of the file. A new picture is one file with such a function
+and one row here, or an entry point of the group `untold.pictures`. The module of a picture, and
+with it matplotlib, is imported when the picture is drawn.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console, RenderableType
+
 from untold.durable import write_file
 from untold.errors import UntoldError
-from untold.introspection.explanation import CATEGORIES, Explanation
-from untold.introspection.pfrnn_explanation import LayerExplanation
+from untold.introspection.explanation import Explanation
+from untold.registry import Registry
 
 __all__ = [
-    "FORMATS",
-    "LAYER_FORMATS",
-    "as_document",
+    "PICTURES",
+    "TABLES",
     "check_format",
-    "check_layer_format",
-    "layer_document",
+    "picture_suffixes",
+    "print_explanations",
     "write_explanations",
-    "write_layers",
 ]
 
-_LAYOUT = 1  # raised when a reader of the last layout would go wrong
+PICTURES: Registry[Callable[[Sequence[Any]], bytes]] = Registry(
+    "picture",
+    "untold.pictures",
+    {
+        "shares.html": "untold.report.html_page:share_page",
+        "shares.json": "untold.report.json_records:share_json",
+        "shares.png": "untold.report.heatmap:heatmap_png",
+        "shares.svg": "untold.report.heatmap:heatmap_svg",
+        "pfrnn.json": "untold.report.json_records:pfrnn_json",
+        "pfrnn.png": "untold.report.pfrnn_figure:pfrnn_png",
+        "pfrnn.svg": "untold.report.pfrnn_figure:pfrnn_svg",
+    },
+)
+TABLES: Registry[Callable[[Sequence[Any]], list[RenderableType]]] = Registry(
+    "table of explanations",
+    "untold.tables",
+    {
+        "shares": "untold.report.share_table:share_table",
+        "pfrnn": "untold.report.pfrnn_table:pfrnn_table",
+    },
+)
+_MODELS = {"pfrnn": "a model with past and future layers and no separator"}  # for errors, by kind
 
 
-def as_document(explanations: Sequence[Explanation]) -> dict[str, Any]:
-    """The layout of docs/explain.md, for JSON files and inside the page."""
-    return {
-        "layout": _LAYOUT,
-        "categories": list(CATEGORIES),
-        "sentences": [explanation.as_record() for explanation in explanations],
-    }
+def picture_suffixes(kind: str | None = None) -> tuple[str, ...]:
+    """Lists the suffixes of files for one kind of explanations, or for any kind."""
+    names = (Path(name) for name in PICTURES.names)
+    return tuple(dict.fromkeys(name.suffix for name in names if kind in (None, name.stem)))
 
 
-def layer_document(explanations: Sequence[LayerExplanation]) -> dict[str, Any]:
-    """The same of a model without shares: it has no categories."""
-    return {
-        "layout": _LAYOUT,
-        "sentences": [explanation.as_record() for explanation in explanations],
-    }
-
-
-def check_format(path: Path) -> None:
-    """Refuse a name whose suffix is no format, before work is spent on it."""
-    if path.suffix.lower() not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise UntoldError(f"{path}: the suffix {path.suffix!r} names no format; known: {known}")
-
-
-def check_layer_format(path: Path) -> None:
-    """The same for past and future layers, which have no page."""
-    if path.suffix.lower() not in LAYER_FORMATS:
+def check_format(path: Path, kind: str | None = None) -> None:
+    """Refuses a path whose suffix names no format for this kind (default: for no kind)."""
+    known = picture_suffixes(kind)
+    if path.suffix.lower() not in known:
+        model = f" for {_MODELS.get(kind, f'a model with {kind}')}" if kind else ""
         raise UntoldError(
-            f"{path}: the suffix {path.suffix!r} names no format for a model with past and future "
-            f"layers and no separator; known: {', '.join(LAYER_FORMATS)}"
+            f"{path}: the suffix {path.suffix!r} names no format{model}; known: {', '.join(known)}"
         )
 
 
 def write_explanations(path: Path, explanations: Sequence[Explanation]) -> None:
-    """One file with all of them, whole or not at all."""
-    check_format(path)
-    write_file(path, FORMATS[path.suffix.lower()](explanations))
+    """Writes all explanations to one file, which appears whole or not at all."""
+    kind = _kind_of(explanations)
+    check_format(path, kind)
+    write_file(path, PICTURES[f"{kind}{path.suffix.lower()}"](explanations))
 
 
-def write_layers(path: Path, explanations: Sequence[LayerExplanation]) -> None:
-    """The same of past and future layers."""
-    check_layer_format(path)
-    write_file(path, LAYER_FORMATS[path.suffix.lower()](explanations))
+def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
+    """Prints all explanations to the terminal."""
+    console = console or Console(highlight=False)
+    for part in TABLES[_kind_of(explanations)](explanations):
+        console.print(part)
 
 
-def _picture(kind: str) -> Callable[[Sequence[Explanation]], bytes]:
-    def draw(explanations: Sequence[Explanation]) -> bytes:
-        from untold.report.heatmap import draw_heatmaps
-
-        return draw_heatmaps(explanations, kind)
-
-    return draw
-
-
-def _layer_picture(kind: str) -> Callable[[Sequence[LayerExplanation]], bytes]:
-    def draw(explanations: Sequence[LayerExplanation]) -> bytes:
-        from untold.report.pfrnn_figure import draw_layers
-
-        return draw_layers(explanations, kind)
-
-    return draw
-
-
-def _json(document: Mapping[str, Any]) -> bytes:
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return f"{text}\n".encode()
-
-
-def _page(explanations: Sequence[Explanation]) -> bytes:
-    from untold.report.html_page import write_page
-
-    return write_page(as_document(explanations)).encode()
-
-
-FORMATS: dict[str, Callable[[Sequence[Explanation]], bytes]] = {
-    ".html": _page,
-    ".json": lambda explanations: _json(as_document(explanations)),
-    ".png": _picture("png"),
-    ".svg": _picture("svg"),
-}
-LAYER_FORMATS: dict[str, Callable[[Sequence[LayerExplanation]], bytes]] = {
-    ".json": lambda explanations: _json(layer_document(explanations)),
-    ".png": _layer_picture("png"),
-    ".svg": _layer_picture("svg"),
-}
+def _kind_of(explanations: Sequence[Explanation]) -> str:
+    if not explanations:
+        raise UntoldError("there is no explanation to show: explain at least one sentence")
+    return explanations[0].kind

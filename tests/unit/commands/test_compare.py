@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.cli import compare as command
-from untold.commands import compare as module
-from untold.commands.compare import CompareOptions, compare, read_families, read_tests
+from untold.commands import compared_runs as module
+from untold.commands.compare import compare
+from untold.commands.compared_runs import ComparedRuns, read_families, read_tests
 from untold.errors import UntoldError
 from untold.evaluation.metrics import corpus_scores
-from untold.evaluation.system_comparison import Trials
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.translator import load
@@ -38,42 +37,46 @@ def folder(tmp_path_factory):
 
 
 def both_sets(folder):
-    return read_tests(
-        [
-            f"one={folder / 'valid.src.gz'},{folder / 'valid.tgt'}",
-            f"two={folder / 'train.src'},{folder / 'train.tgt'}",
-        ]
-    )
+    return [
+        f"one={folder / 'valid.src.gz'},{folder / 'valid.tgt'}",
+        f"two={folder / 'train.src'},{folder / 'train.tgt'}",
+    ]
 
 
-def options(**changes):
-    given = {"metric": "chrf", "tokenize": None, "lowercase": False, "trials": Trials(9, 1)}
-    return CompareOptions(**given | {"rounds": 0} | changes)
+@pytest.fixture
+def compared(capsys):
+    """compared(runs, tests, metric="bleu") -> the record that --json prints."""
+
+    def compared(runs, tests, **options):
+        given = {"metric": "chrf", "samples": 9, "no_speed": "rounds" not in options}
+        compare(runs=list(map(str, runs)), test=tests, as_json=True, **given | options)
+        return json.loads(capsys.readouterr().out)
+
+    return compared
 
 
-def test_scores_are_those_of_each_model_s_own_translations(folder):
-    families = read_families([str(folder / "plain"), f"both={folder / 'plain'},{folder / 'seed'}"])
-    found = compare(families, both_sets(folder), options())
-    assert [row.name for row in found.rows] == ["plain", "both"]
+def test_scores_are_those_of_each_model_s_own_translations(folder, compared):
+    runs = [folder / "plain", f"both={folder / 'plain'},{folder / 'seed'}"]
+    rows = compared(runs, both_sets(folder))["rows"]
+    assert [row["name"] for row in rows] == ["plain", "both"]
     lines = (folder / "valid.src").read_text().split("\n")[:-1]
     references = (folder / "valid.tgt").read_text().split("\n")[:-1]
     values = []
     for name in ("plain", "seed"):
         texts = [each.text for each in load(folder / name).translate(lines)]
         values.append(corpus_scores(texts, references, ["chrf"])[0].value)
-    assert found.rows[0].scores[0].values == pytest.approx((values[0],))
-    assert found.rows[1].scores[0].values == pytest.approx(tuple(values))
+    assert rows[0]["scores"]["one"]["values"] == pytest.approx([values[0]])
+    assert rows[1]["scores"]["one"]["values"] == pytest.approx(values)
     assert values[0] != values[1]
-    assert not found.training and not found.decoding
+    assert all(row["training"] is None and row["decoding"] is None for row in rows)
 
 
-def test_settings_of_decoding_reach_every_model(folder):
-    families = read_families([str(folder / "plain"), str(folder / "seed")])
-    tests = both_sets(folder)[:1]
-    silent = compare(families, tests, options(settings=["decode.max_length=1"]))
-    assert [row.average.mean for row in silent.rows] == [0.0, 0.0]
+def test_settings_of_decoding_reach_every_model(folder, compared):
+    runs, tests = [folder / "plain", folder / "seed"], both_sets(folder)[:1]
+    silent = compared(runs, tests, settings=["decode.max_length=1"])
+    assert [row["average"]["mean"] for row in silent["rows"]] == [0.0, 0.0]
     with pytest.raises(UntoldError, match="only decode settings"):
-        compare(families, tests, options(settings=["train.steps=1"]))
+        compared(runs, tests, settings=["train.steps=1"])
 
 
 def test_json_has_the_columns_of_the_table_and_markdown_too(folder, capsys):
@@ -84,7 +87,7 @@ def test_json_has_the_columns_of_the_table_and_markdown_too(folder, capsys):
         "rounds": 1,
     }
     threads = torch.get_num_threads()
-    command(**given, as_json=True)
+    compare(**given, as_json=True)
     record = json.loads(capsys.readouterr().out)
     assert "tok:none" in record["signature"], "as the baseline's configuration says"
     plain, gdr = record["rows"]
@@ -99,13 +102,15 @@ def test_json_has_the_columns_of_the_table_and_markdown_too(folder, capsys):
     assert plain["training"]["ratio"] == 1.0 and plain["average"]["p"] is None
     assert 0 < gdr["average"]["p"]["bootstrap"] <= 1
     assert torch.get_num_threads() == threads
-    command(**given, markdown=True, no_speed=True)
+    compare(**given, markdown=True, no_speed=True)
     assert capsys.readouterr().out.startswith("| model | parameters |")
-    command(**given, no_speed=True)
+    compare(**given, no_speed=True)
     assert "p randomisation" in capsys.readouterr().out
 
 
-def test_training_is_timed_on_the_same_pairs_in_batches_of_the_baseline_s_size(folder, monkeypatch):
+def test_training_is_timed_on_the_same_pairs_in_batches_of_the_baseline_s_size(
+    folder, compared, monkeypatch
+):
     seen = {}
 
     class Recorder:
@@ -118,8 +123,7 @@ def test_training_is_timed_on_the_same_pairs_in_batches_of_the_baseline_s_size(f
             return 1.0
 
     monkeypatch.setattr(module, "TimedUpdates", Recorder)
-    families = read_families([str(folder / "plain"), str(folder / "gdr")])
-    compare(families, both_sets(folder)[1:], options(rounds=1))
+    compared([folder / "plain", folder / "gdr"], both_sets(folder)[1:], rounds=1)
     one, other = seen.values()
     assert sorted(one) == sorted(other) and len(one) == 4  # two updates to warm up, two timed
 
@@ -163,19 +167,19 @@ def test_test_sets_that_do_not_fit_are_errors(tmp_path):
             read_tests(given)
 
 
-def test_other_mistakes_are_found_before_anything_is_translated(folder, monkeypatch):
-    monkeypatch.setattr(module, "_translations", lambda *_: pytest.fail("too late"))
+def test_other_mistakes_are_found_before_anything_is_translated(folder, compared, monkeypatch):
+    monkeypatch.setattr(ComparedRuns, "_translations", lambda *_: pytest.fail("too late"))
     plain, gdr = str(folder / "plain"), str(folder / "gdr")
     with pytest.raises(UntoldError, match="unknown metric ter; known: bleu, chrf"):
-        compare(read_families([plain]), both_sets(folder), options(metric="ter"))
+        compared([plain], both_sets(folder), metric="ter")
     with pytest.raises(UntoldError, match=r"mixed: its runs have .* differ in nothing but"):
-        compare(read_families([plain, f"mixed={plain},{gdr}"]), both_sets(folder), options())
+        compared([plain, f"mixed={plain},{gdr}"], both_sets(folder))
     with pytest.raises(UntoldError, match="absent: no such model"):
-        compare(read_families([plain, str(folder / "absent")]), both_sets(folder), options())
+        compared([plain, folder / "absent"], both_sets(folder))
 
 
-def test_speeds_need_text(folder, tmp_path):
+def test_speeds_need_text(folder, compared, tmp_path):
     (tmp_path / "blank").write_text("\n\n")
-    tests = read_tests([f"x={tmp_path / 'blank'},{tmp_path / 'blank'}"])
+    tests = [f"x={tmp_path / 'blank'},{tmp_path / 'blank'}"]
     with pytest.raises(UntoldError, match=r"test set x has no text .* use --no-speed"):
-        compare(read_families([str(folder / "plain")]), tests, options(rounds=1))
+        compared([folder / "plain"], tests, rounds=1)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.corpus.batching import collate
+from untold.corpus.batching import Batch, collate
 from untold.corpus.vocabulary import EOS
 from untold.errors import UntoldError
 from untold.evaluation import bow_overlap as module
@@ -151,6 +151,15 @@ def test_sentences_without_a_past_are_not_measured(trained: TrainedModel) -> Non
     found, without = measure_overlap(trained, PAIRS), measure_overlap(trained, some)
     assert [found.past, found.future] == pytest.approx([without.past, without.future])
     assert measure_overlap(trained, [("a", "")]) == Overlap(0.0, 0.0, 0.0, 0.0)
+
+
+def test_batches_go_to_the_device_of_the_model(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, device = [], next(trained.model.parameters()).device
+    monkeypatch.setattr(Batch, "to", lambda batch, device: seen.append(device) or batch)
+    measure_overlap(trained, PAIRS)
+    assert seen and set(seen) == {device}
 
 
 def test_a_model_without_past_and_future_says_so(root: Path) -> None:

@@ -13,9 +13,9 @@ from untold.corpus.alignments import Alignment
 from untold.errors import UntoldError
 from untold.evaluation.cdr import (
     cdr,
-    coverage_ratio,
+    cdr_of_links,
     covered_words,
-    measure_coverage,
+    measure_cdr,
     sentence_cdr,
 )
 
@@ -60,7 +60,7 @@ def test_the_figures_of_two_sentences_by_hand() -> None:
         links((0, 0)),
         links((3, 0)),
     ]
-    found = coverage_ratio(references, hypotheses)
+    found = cdr_of_links(references, hypotheses)
     # C_ref {0,1,2} and {0}; C_gen {1,2,4} and {0}; the third sentence is skipped.
     assert found.macro == pytest.approx((2 / 3 + 1) / 2)
     assert found.micro == pytest.approx(3 / 4)
@@ -73,13 +73,13 @@ def test_the_figures_of_two_sentences_by_hand() -> None:
 
 def test_only_sure_links_cover() -> None:
     possible = Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)}))
-    assert coverage_ratio([possible], [links((0, 0))]).macro == 1
-    assert coverage_ratio([links((0, 0), (1, 0))], [possible]).macro == 0.5
+    assert cdr_of_links([possible], [links((0, 0))]).macro == 1
+    assert cdr_of_links([links((0, 0), (1, 0))], [possible]).macro == 0.5
 
 
 def test_without_any_covered_word_there_is_no_ratio() -> None:
     with pytest.raises(UntoldError, match="in none of 2 sentences"):
-        coverage_ratio([links(), links()], [links((0, 0)), links()])
+        cdr_of_links([links(), links()], [links((0, 0)), links()])
 
 
 @given(st.lists(st.tuples(LINKS, LINKS), min_size=1, max_size=5))
@@ -100,9 +100,9 @@ def test_the_figures_against_a_slow_count(pairs: list) -> None:
     alignments = [[links(*each) for each in side] for side in zip(*pairs, strict=True)]
     if not ratios:
         with pytest.raises(UntoldError):
-            coverage_ratio(*alignments)
+            cdr_of_links(*alignments)
         return
-    found = coverage_ratio(*alignments)
+    found = cdr_of_links(*alignments)
     assert found.macro == pytest.approx(sum(ratios) / len(ratios))
     assert found.micro == pytest.approx(1 - missed / kept)
     assert found.under == pytest.approx(missed / kept)
@@ -114,9 +114,9 @@ def test_the_figures_against_a_slow_count(pairs: list) -> None:
 def test_the_reference_itself_covers_all_and_silence_nothing(text: str) -> None:
     aligner = Aligner(AlignerConfig(), SameWord())
     assert sentence_cdr(aligner, [text, text], [text, text], [text, ""]) == [1, 0]
-    found = measure_coverage(aligner, [text], [text], [text])
+    found = measure_cdr(aligner, [text], [text], [text])
     assert (found.macro, found.micro, found.over, found.repeated) == (1, 1, 0, 0)
-    silent = measure_coverage(aligner, [text], [text], [""])
+    silent = measure_cdr(aligner, [text], [text], [""])
     assert (silent.macro, silent.under, silent.over, silent.repeated) == (0, 1, 0, 0)
 
 

@@ -1,8 +1,18 @@
+"""Metrics: those of sacreBLEU, ROUGE for Chinese, and metrics that other packages register."""
+
+from collections.abc import Iterator, Sequence
+
 import pytest
 import sacrebleu
 
+from untold.config import parse_config
 from untold.errors import UntoldError
-from untold.evaluation.metrics import corpus_scores, split_for_rouge
+from untold.evaluation.metrics import METRICS, MetricOptions, Score, corpus_scores, make_metric
+from untold.evaluation.rouge import split_for_rouge
+from untold.metric_registry import metric_has, metrics_with
+from untold.training.sequence.rewards import make_reward
+
+Texts = Sequence[str]
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barks at the moon ."]
 REFERENCES = ["the cat sat on a mat .", "a dog barks at the moon ."]
@@ -50,3 +60,55 @@ def test_rouge_counts_chinese_characters() -> None:
     # 3 of 4 bigrams
     assert scores["rouge2 recall"] == pytest.approx(75.0)
     assert scores["rougeL recall"] == pytest.approx(80.0)
+
+
+class Exact:
+    """A metric as another package would write it."""
+
+    def __init__(self, options: MetricOptions) -> None:
+        self._lowercase = options.lowercase
+
+    def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
+        values = self.sentence_scores(_, references, hypotheses)
+        return [Score("exact", 100 * sum(values) / len(values), "exact match")]
+
+    def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
+        case = str.lower if self._lowercase else str
+        pairs = zip(references, hypotheses, strict=True)
+        return [float(case(reference) == case(hypothesis)) for reference, hypothesis in pairs]
+
+
+@pytest.fixture
+def exact() -> Iterator[None]:
+    METRICS.add("exact", Exact)
+    yield
+    METRICS.remove("exact")
+
+
+def test_a_new_metric_is_known_to_evaluation_and_rewards_at_once(exact: None) -> None:
+    upper = [HYPOTHESES[0], HYPOTHESES[1].upper()]
+    assert corpus_scores(upper, REFERENCES, ["exact"])[0].value == 0.0
+    (score,) = corpus_scores(upper, REFERENCES, ["exact"], lowercase=True)
+    assert (score.name, score.value) == ("exact", 50.0)
+    config = parse_config({"train": {"sequence": {"kind": "mrt", "reward": "exact"}}})
+    reward = make_reward(config.train.sequence, "none")
+    assert reward(["", ""], REFERENCES, HYPOTHESES) == [0.0, 1.0]
+    assert "exact" not in metrics_with("sacrebleu_metric")
+    with pytest.raises(UntoldError, match="known: bleu, chrf, ter, rouge, cdr, exact"):
+        corpus_scores(HYPOTHESES, REFERENCES, ["gleu"])  # it has no score of a corpus
+
+
+def test_every_shipped_metric_has_the_methods_that_commands_ask_for() -> None:
+    assert metrics_with("corpus_scores") == ("bleu", "chrf", "ter", "rouge", "cdr")
+    assert metrics_with("sentence_scores") == ("bleu", "gleu", "chrf", "rouge", "cdr")
+    assert metrics_with("sacrebleu_metric") == ("bleu", "chrf")
+    assert not metric_has("meteor", "corpus_scores")
+
+
+def test_gleu_ignores_case_if_it_is_told_to() -> None:
+    texts = ([""], ["The cat"], ["the CAT"])
+    found = [
+        make_metric("gleu", MetricOptions("none", lowercase)).sentence_scores(*texts)
+        for lowercase in (False, True)
+    ]
+    assert found == [[0.0], [1.0]]

@@ -9,13 +9,13 @@ from sacrebleu.significance import PairedTest
 
 from untold.errors import UntoldError
 from untold.evaluation import significance
-from untold.evaluation.metrics import corpus_metric, corpus_scores
+from untold.evaluation.metrics import MetricOptions, corpus_scores, make_metric
 from untold.evaluation.significance import (
     Differences,
     Paired,
     corpus_value,
+    run_trials,
     sentence_statistics,
-    try_chance,
 )
 
 WORDS = ["the", "a", "cat", "dog", "sees", "reads", "book", "moon", "old", "green"]
@@ -39,7 +39,13 @@ REFERENCES = make_references(30)
 GOOD, FAIR, POOR = (
     with_errors(REFERENCES, share, seed) for seed, share in enumerate((0.3, 0.34, 0.7))
 )
-METRICS = {name: corpus_metric(name, "none", False) for name in ("bleu", "chrf")}
+
+
+def sacrebleu_metric(name):
+    return make_metric(name, MetricOptions("none")).sacrebleu_metric()
+
+
+METRICS = {name: sacrebleu_metric(name) for name in ("bleu", "chrf")}
 
 
 def runs(metric, *systems, references=REFERENCES):
@@ -60,7 +66,7 @@ def test_sums_of_statistics_give_the_score_of_the_corpus(name):
     (expected,) = corpus_scores(FAIR, REFERENCES, [name], tokenize="none")
     found = corpus_value(metric, sentence_statistics(metric, FAIR, REFERENCES).sum(0))
     assert found == pytest.approx(expected.value)
-    real = try_chance(metric, paired(metric, GOOD, FAIR), 1, dice()).real
+    real = run_trials(metric, paired(metric, GOOD, FAIR), 1, dice()).real
     (other,) = corpus_scores(GOOD, REFERENCES, [name], tokenize="none")
     assert real == pytest.approx(expected.value - other.value) and abs(real) > 1
 
@@ -70,7 +76,7 @@ def test_sums_of_statistics_give_the_score_of_the_corpus(name):
 def test_the_bootstrap_scores_corpora_of_drawn_sentences(name, cells, monkeypatch):
     monkeypatch.setattr(significance, "_CELLS_AT_ONCE", cells)
     metric = METRICS[name]
-    found = try_chance(metric, paired(metric, GOOD, FAIR), 7, dice()).resampled
+    found = run_trials(metric, paired(metric, GOOD, FAIR), 7, dice()).resampled
     draws = dice().choice(30, size=(7, 30), replace=True)
     for value, drawn in zip(found, draws, strict=True):
         references = [REFERENCES[k] for k in drawn]
@@ -85,11 +91,11 @@ def test_the_bootstrap_scores_corpora_of_drawn_sentences(name, cells, monkeypatc
 def test_the_draws_of_the_bootstrap_are_sacrebleus(monkeypatch):
     """It centres absolute differences instead: that formula on our draws is its p-value."""
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
-    found = try_chance(METRICS["bleu"], paired(METRICS["bleu"], GOOD, FAIR), 300, dice())
+    found = run_trials(METRICS["bleu"], paired(METRICS["bleu"], GOOD, FAIR), 300, dice())
     sizes = np.abs(found.resampled)
     theirs = (1 + (sizes - sizes.mean() > abs(found.real)).sum()) / 301
     systems = [("good", GOOD), ("fair", FAIR)]
-    metric = {"BLEU": corpus_metric("bleu", "none", False)}
+    metric = {"BLEU": sacrebleu_metric("bleu")}
     _, scores = PairedTest(systems, metric, [REFERENCES], test_type="bs", n_samples=300)()
     assert scores["BLEU"][1].p_value == pytest.approx(theirs)
     assert 0.02 < theirs < 0.9
@@ -98,9 +104,9 @@ def test_the_draws_of_the_bootstrap_are_sacrebleus(monkeypatch):
 def test_randomisation_agrees_with_sacrebleus(monkeypatch):
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     systems = [("good", GOOD), ("fair", FAIR)]
-    metric = {"chrF2": corpus_metric("chrf", "none", False)}
+    metric = {"chrF2": sacrebleu_metric("chrf")}
     _, scores = PairedTest(systems, metric, [REFERENCES], test_type="ar", n_samples=1000)()
-    trial = try_chance(METRICS["chrf"], paired(METRICS["chrf"], GOOD, FAIR), 1000, dice(3))
+    trial = run_trials(METRICS["chrf"], paired(METRICS["chrf"], GOOD, FAIR), 1000, dice(3))
     found = trial.p_values().randomisation
     assert found == pytest.approx(scores["chrF2"][1].p_value, abs=0.06)
     assert 0.05 < found < 0.95
@@ -133,7 +139,7 @@ def test_randomisation_comes_near_the_exact_chance(baseline, sentences):
     sides = [[texts[:sentences] for texts in side] for side in (baseline, (POOR,))]
     exact = exact_randomisation(metric, *sides, references)
     given = Paired(*(runs(metric, *side, references=references) for side in sides))
-    found = try_chance(metric, given, 1000, dice()).p_values().randomisation
+    found = run_trials(metric, given, 1000, dice()).p_values().randomisation
     assert found == pytest.approx(exact, abs=0.05)
     assert 0.005 < exact < 0.9
 
@@ -141,17 +147,17 @@ def test_randomisation_comes_near_the_exact_chance(baseline, sentences):
 @pytest.mark.parametrize("name", METRICS)
 def test_the_same_system_twice_differs_by_nothing_but_chance(name):
     metric = METRICS[name]
-    p = try_chance(metric, paired(metric, FAIR, FAIR), 50, dice()).p_values()
+    p = run_trials(metric, paired(metric, FAIR, FAIR), 50, dice()).p_values()
     assert (p.bootstrap, p.randomisation) == (1.0, 1.0)
     both = runs(metric, FAIR, GOOD)
-    p = try_chance(metric, Paired(both, both[::-1].copy()), 50, dice()).p_values()
+    p = run_trials(metric, Paired(both, both[::-1].copy()), 50, dice()).p_values()
     assert (p.bootstrap, p.randomisation) == (1.0, 1.0)
 
 
 def test_a_clear_difference_is_no_chance_either_way_round():
     metric = METRICS["bleu"]
     for one, other in ((GOOD, POOR), (POOR, GOOD)):
-        p = try_chance(metric, paired(metric, one, other), 99, dice()).p_values()
+        p = run_trials(metric, paired(metric, one, other), 99, dice()).p_values()
         assert (p.bootstrap, p.randomisation) == (0.01, 0.01), "the least that 99 trials can say"
 
 
@@ -177,7 +183,7 @@ def test_the_average_of_test_sets_is_tested_trial_by_trial():
 def test_the_same_seed_gives_the_same_trials():
     metric = METRICS["bleu"]
     one, same, other = (
-        try_chance(metric, paired(metric, GOOD, FAIR), 5, dice(seed)) for seed in (1, 1, 2)
+        run_trials(metric, paired(metric, GOOD, FAIR), 5, dice(seed)) for seed in (1, 1, 2)
     )
     assert np.array_equal(one.resampled, same.resampled)
     assert np.array_equal(one.exchanged, same.exchanged)
@@ -188,4 +194,4 @@ def test_what_cannot_be_tested_is_an_error():
     with pytest.raises(UntoldError, match="29 translations but 30 references"):
         sentence_statistics(METRICS["bleu"], GOOD[1:], REFERENCES)
     with pytest.raises(UntoldError, match="0 samples test nothing"):
-        try_chance(METRICS["bleu"], paired(METRICS["bleu"], GOOD, FAIR), 0, dice())
+        run_trials(METRICS["bleu"], paired(METRICS["bleu"], GOOD, FAIR), 0, dice())

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from untold.errors import UntoldError
-from untold.evaluation.metrics import corpus_metric, corpus_scores
-from untold.evaluation.significance import Differences, Paired, sentence_statistics, try_chance
+from untold.evaluation.metrics import MetricOptions, corpus_scores, make_metric
+from untold.evaluation.significance import Differences, Paired, run_trials, sentence_statistics
 from untold.evaluation.system_comparison import (
-    Figure,
     ParallelText,
+    RunScores,
     SystemOutputs,
     Trials,
     compare_outputs,
@@ -35,7 +35,7 @@ def spoilt(words):
 
 
 BASELINE, BETTER, WORSE = spoilt("the cat"), spoilt("book"), spoilt("the a green")
-METRIC = corpus_metric("chrf", "none", False)
+METRIC = make_metric("chrf", MetricOptions("none")).sacrebleu_metric()
 
 
 def score(texts, number):
@@ -84,7 +84,7 @@ def test_p_values_are_those_of_the_runs_on_each_set_and_of_their_average():
             for family in ([BASELINE], [BETTER, WORSE])
         ]
         dice = np.random.default_rng([5, number])
-        chances.append(try_chance(METRIC, Paired(*stats), 40, dice))
+        chances.append(run_trials(METRIC, Paired(*stats), 40, dice))
     assert row.p_values == tuple(chance.p_values() for chance in chances)
     assert row.average_p_values == Differences.average(chances).p_values()
 
@@ -103,8 +103,8 @@ def test_other_rows_change_no_row():
 
 
 def test_a_single_value_does_not_deviate():
-    assert Figure((3.0,)).deviation is None
-    assert Figure((1.0, 2.0, 3.0)).deviation == 1.0
+    assert RunScores((3.0,)).deviation is None
+    assert RunScores((1.0, 2.0, 3.0)).deviation == 1.0
 
 
 def test_an_empty_test_set_is_named():

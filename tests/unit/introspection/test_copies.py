@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from untold.introspection.copies import Copy, copy_records, find_copies, said_by_copying
+from untold.introspection.copies import Copy, copy_probabilities, copy_records, find_copies
 from untold.models.seq2seq import Signals
 from untold.translator import Translation
 
@@ -25,8 +25,8 @@ ROWS = [
 
 def test_a_piece_is_copied_from_the_same_piece_alone() -> None:
     expected = [[0.3, 0, 0, 0.4, 0], [0, 0.9, 0, 0, 0], [0] * 5, [0, 0, 0.5, 0, 0], [0] * 5]
-    np.testing.assert_array_equal(said_by_copying(translation(ROWS)), expected)
-    assert said_by_copying(translation(None)) is None
+    np.testing.assert_array_equal(copy_probabilities(translation(ROWS)), expected)
+    assert copy_probabilities(translation(None)) is None
 
 
 def test_words_are_copied_from_the_word_of_most_of_them() -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
-from untold.introspection.pfrnn_explanation import explain_layers, has_layers_alone
+from untold.introspection.explanation import explain, explanation_kind
+from untold.introspection.pfrnn_explanation import PfrnnExplanation
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel
 from untold.translator import Translator
@@ -26,28 +27,29 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return make(tmp_path_factory.mktemp("corpus"), "pfrnn")
 
 
-def test_only_a_single_pfrnn_without_a_separator_has_layers_alone(
+def test_only_a_single_pfrnn_without_a_separator_is_explained_by_its_states(
     translator: Translator, tmp_path: Path
 ) -> None:
-    assert has_layers_alone(translator)
-    assert not has_layers_alone(make(tmp_path, "rnmt"))
-    assert not has_layers_alone(make(tmp_path, "pfrnn", "gdr"))
-    assert not has_layers_alone(Translator([*translator.models, *translator.models]))
+    assert explanation_kind(translator) == "pfrnn"
+    assert explanation_kind(make(tmp_path, "rnmt")) == "shares"
+    assert explanation_kind(make(tmp_path, "pfrnn", "gdr")) == "shares"
+    assert explanation_kind(Translator([*translator.models, *translator.models])) == "shares"
 
 
-def test_the_models_own_translations_are_traced_in_the_pieces_that_were_said(
+def test_the_models_own_translations_are_explained_in_the_pieces_that_were_said(
     translator: Translator,
 ) -> None:
     sources = ["abc de f", "gh"]
-    found = explain_layers(translator, sources)
+    found = explain(translator, sources)
+    assert all(isinstance(each, PfrnnExplanation) for each in found)
     for each, said in zip(found, translator.translate(sources), strict=True):
-        assert each.layers.pieces == (*said.tokens, "(end)") and not each.given
+        assert each.pfrnn.pieces == (*said.tokens, "(end)") and not each.given
         assert each.target.text == said.text
         assert each.score == pytest.approx(said.score)
 
 
 def test_what_is_copied_is_told_word_by_word(translator: Translator) -> None:
-    (found,) = explain_layers(translator, ["abc de f"], ["f de"])
+    (found,) = explain(translator, ["abc de f"], ["f de"])
     (scored,) = translator.score([("abc de f", "f de")])
     assert found.given and found.target.words == ("f", "de")
     assert found.copying is not None and scored.copying is not None

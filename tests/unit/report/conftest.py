@@ -5,19 +5,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from untold.introspection.explanation import Explanation
 from untold.introspection.sentence_sides import Side
+from untold.introspection.share_explanation import ShareExplanation
 
 
 def explain_by_formula(
     source: str, target: str, languages: tuple[str, str] = ("", "")
-) -> Explanation:
+) -> ShareExplanation:
     words, said = tuple(source.split(" ")), tuple(target.split(" "))
     steps, places = np.arange(len(said) + 1)[:, None], np.arange(len(words))[None]
     past = np.where(steps > places, 0.875, 0.0625)
     redundant = np.full_like(past, 0.03125)
     shares = np.stack([past, 1 - past - redundant, redundant], axis=-1)
-    return Explanation(
+    return ShareExplanation(
         Side(source, words, languages[0]),
         Side(target, said, languages[1]),
         shares,
@@ -28,5 +28,5 @@ def explain_by_formula(
 
 
 @pytest.fixture
-def by_formula() -> Callable[..., Explanation]:
+def by_formula() -> Callable[..., ShareExplanation]:
     return explain_by_formula

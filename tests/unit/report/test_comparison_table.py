@@ -8,17 +8,22 @@ from rich.console import Console
 
 from untold.evaluation.significance import PValues
 from untold.evaluation.speed_race import Speed
-from untold.evaluation.system_comparison import Comparison, Figure, Row
+from untold.evaluation.system_comparison import Comparison, Row, RunScores
 from untold.report.comparison_table import comparison_markdown, comparison_record, print_comparison
 from untold.storage.model_summary import Parameters
 
 ROWS = (
-    Row("plain", Parameters(1500, 1000, 1500), (Figure((20.0,)), Figure((30.0,))), Figure((25.0,))),
+    Row(
+        "plain",
+        Parameters(1500, 1000, 1500),
+        (RunScores((20.0,)), RunScores((30.0,))),
+        RunScores((25.0,)),
+    ),
     Row(
         "told|2",
         Parameters(2600, 2100, 2400),
-        (Figure((21.0, 23.0)), Figure((30.0, 30.0))),
-        Figure((25.5, 26.5)),
+        (RunScores((21.0, 23.0)), RunScores((30.0, 30.0))),
+        RunScores((25.5, 26.5)),
         (PValues(0.009, 0.001), PValues(0.001, 0.2)),
         PValues(0.0301, 0.0496),
     ),

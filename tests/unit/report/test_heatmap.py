@@ -9,14 +9,14 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from untold.introspection.copies import Copy
-from untold.introspection.explanation import Explanation
 from untold.introspection.sentence_sides import END
+from untold.introspection.share_explanation import ShareExplanation
 from untold.report import fonts
 from untold.report.canvas import wrap_text
 from untold.report.fonts import display_width, families_for
-from untold.report.heatmap import draw_heatmaps, heatmap_figure
+from untold.report.heatmap import heatmap_figure, heatmap_png, heatmap_svg
 
-Make = Callable[..., Explanation]
+Make = Callable[..., ShareExplanation]
 
 
 def panels(figure: Figure) -> list:
@@ -76,13 +76,13 @@ def test_many_words_go_on_below_and_stay_on_the_sheet(by_formula: Make) -> None:
 
 def test_words_are_not_formulas(by_formula: Make) -> None:
     made = by_formula("$5 & $6 <b> $\\frac$ --> x", "$a^{ $b$ $$ \\x")
-    for kind in ("png", "svg"):
-        assert draw_heatmaps([made], kind)
+    for draw in (heatmap_png, heatmap_svg):
+        assert draw([made])
 
 
 def test_the_same_input_gives_the_same_bytes(by_formula: Make) -> None:
-    for kind in ("png", "svg"):
-        once, again = (draw_heatmaps([by_formula("a b", "A B")], kind) for _ in range(2))
+    for draw in (heatmap_png, heatmap_svg):
+        once, again = (draw([by_formula("a b", "A B")]) for _ in range(2))
         assert once == again
 
 
@@ -90,7 +90,7 @@ def test_missing_glyphs_are_said_once(
     by_formula: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fonts, "_others", dict)  # as on a machine without another font
-    assert draw_heatmaps([by_formula("布什 为 他", "Bush for him")], "png")
+    assert heatmap_png([by_formula("布什 为 他", "Bush for him")])
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "为" in error and "Noto Sans CJK" in error
 
@@ -98,7 +98,7 @@ def test_missing_glyphs_are_said_once(
 def test_nothing_is_said_when_all_can_be_written(
     by_formula: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    draw_heatmaps([by_formula("Straße é", "שלום هذا")], "png")
+    heatmap_png([by_formula("Straße é", "שלום هذا")])
     assert capsys.readouterr() == ("", "")
 
 

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 import pytest
 
 from untold.introspection.copies import Copy
-from untold.introspection.explanation import Explanation
-from untold.report.html_page import write_page
-from untold.report.pictures import as_document
+from untold.introspection.share_explanation import ShareExplanation
+from untold.report.html_page import html_page
+from untold.report.json_records import share_document
 
-Make = Callable[..., Explanation]
+Make = Callable[..., ShareExplanation]
 NASTY = "</script><b>x</b> <!--data--> <!--title--> &amp; \u2028 <img/src=x/onerror=alert(1)> ]]>"
 
 
@@ -44,8 +44,8 @@ class Reader(HTMLParser):
         return json.loads(self.texts["script"][place])
 
 
-def page(*explanations: Explanation) -> str:
-    return write_page(as_document(explanations))
+def page(*explanations: ShareExplanation) -> str:
+    return html_page(share_document(explanations))
 
 
 def test_texts_cannot_become_markup(by_formula: Make) -> None:
@@ -73,7 +73,7 @@ def test_the_data_are_those_of_the_json_file(by_formula: Make) -> None:
         by_formula("a", "b"),
         by_formula("c", "d"),
     ]
-    assert Reader(page(*made)).data() == json.loads(json.dumps(as_document(made)))
+    assert Reader(page(*made)).data() == json.loads(json.dumps(share_document(made)))
 
 
 def test_every_language_is_written_as_it_should(by_formula: Make) -> None:

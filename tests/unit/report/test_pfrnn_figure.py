@@ -2,24 +2,24 @@
 
 import numpy as np
 
-from untold.introspection.pfrnn_explanation import LayerExplanation
-from untold.introspection.pfrnn_states import LayerTrace
+from untold.introspection.pfrnn_explanation import PfrnnExplanation
+from untold.introspection.pfrnn_states import PfrnnStates
 from untold.introspection.sentence_sides import Side
-from untold.report.pfrnn_figure import draw_layers, layer_figure
+from untold.report.pfrnn_figure import pfrnn_figure, pfrnn_png, pfrnn_svg
 
 
-def make(*pieces: str) -> LayerExplanation:
+def make(*pieces: str) -> PfrnnExplanation:
     """States by formula: the past is one axis after another, the future turns to its opposite."""
     n = len(pieces)
     angles = np.linspace(0, np.pi, n)
     future = np.zeros((n, n))
     future[:, 0], future[:, 1] = np.cos(angles), np.sin(angles)
-    trace = LayerTrace(pieces, 3 * np.eye(n), future, pieces, pieces)
-    return LayerExplanation(Side("a b", ("a", "b")), Side("$x", ("$x",)), trace, -0.5, -1.0)
+    states = PfrnnStates(pieces, 3 * np.eye(n), future, pieces, pieces)
+    return PfrnnExplanation(Side("a b", ("a", "b")), Side("$x", ("$x",)), states, -0.5, -1.0)
 
 
 def test_cells_are_cosines_of_past_and_of_future() -> None:
-    figure = layer_figure([make("▁a", "$b", "(end)")])
+    figure = pfrnn_figure([make("▁a", "$b", "(end)")])
     past, future, _ = figure.axes
     assert (past.get_title(), future.get_title()) == ("PAST", "FUTURE")
     np.testing.assert_allclose(past.get_images()[0].get_array(), np.eye(3), atol=1e-9)
@@ -31,7 +31,7 @@ def test_cells_are_cosines_of_past_and_of_future() -> None:
 
 
 def test_long_sentences_stay_on_the_sheet() -> None:
-    figure = layer_figure([make("a", "(end)"), make(*["Dampfschifffahrt"] * 90, "(end)")])
+    figure = pfrnn_figure([make("a", "(end)"), make(*["Dampfschifffahrt"] * 90, "(end)")])
     boxes = [axes.get_position() for axes in figure.axes]
     assert len(boxes) == 5
     assert all(0 <= b.x0 < b.x1 <= 1 and 0 <= b.y0 < b.y1 <= 1 for b in boxes)
@@ -40,6 +40,6 @@ def test_long_sentences_stay_on_the_sheet() -> None:
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:
-    for kind in ("png", "svg"):
-        once, again = (draw_layers([make("$a^{", "(end)")], kind) for _ in range(2))
+    for draw in (pfrnn_png, pfrnn_svg):
+        once, again = (draw([make("$a^{", "(end)")]) for _ in range(2))
         assert once == again

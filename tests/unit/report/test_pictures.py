@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 from untold.errors import UntoldError
-from untold.introspection.explanation import Explanation
-from untold.report.pictures import FORMATS, check_format, write_explanations
+from untold.introspection.share_explanation import ShareExplanation
+from untold.report.pictures import (
+    PICTURES,
+    check_format,
+    picture_suffixes,
+    print_explanations,
+    write_explanations,
+)
 
-Make = Callable[..., Explanation]
+Make = Callable[..., ShareExplanation]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +43,7 @@ def test_other_suffixes_are_refused_by_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(UntoldError) as caught:
         check_format(path)
     assert repr(path.suffix) in str(caught.value)
-    assert all(suffix in str(caught.value) for suffix in FORMATS)
+    assert all(suffix in str(caught.value) for suffix in picture_suffixes())
 
 
 def test_json_comes_back_as_it_was(tmp_path: Path, by_formula: Make) -> None:
@@ -55,6 +61,24 @@ def test_json_comes_back_as_it_was(tmp_path: Path, by_formula: Make) -> None:
         np.testing.assert_allclose(record["shares"], explanation.shares)
         assert record["flips"] == [vars(flip) for flip in explanation.flips]
         assert len(record["source_end"]) == len(record["shares"])
+
+
+def test_a_new_picture_is_one_row(tmp_path: Path, by_formula: Make) -> None:
+    PICTURES.add("shares.txt", lambda explanations: explanations[0].target.text.encode())
+    try:
+        check_format(tmp_path / "x.txt", "shares")
+        write_explanations(tmp_path / "x.TXT", [by_formula("a b", "A B")])
+        with pytest.raises(UntoldError, match=r"known: \.json, \.png, \.svg$"):
+            check_format(tmp_path / "x.txt", "pfrnn")
+    finally:
+        PICTURES.remove("shares.txt")
+    assert (tmp_path / "x.TXT").read_text() == "A B"
+
+
+def test_no_explanations_are_an_error(tmp_path: Path) -> None:
+    for show in (print_explanations, lambda nothing: write_explanations(tmp_path / "x", nothing)):
+        with pytest.raises(UntoldError, match="explain at least one sentence"):
+            show([])
 
 
 def test_matplotlib_waits_until_a_picture_is_asked_for() -> None:

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from untold.categories import FUTURE, PAST
 from untold.config import TrainConfig
 from untold.training.losses.loss import LossContext, SeparationLoss
 
@@ -34,5 +35,5 @@ class EndsLoss(SeparationLoss):
 def ends_loss(shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, ""]:
     """Sums over sentences; position T is the last real one, which predicts EOS."""
     rows, last = torch.arange(len(mask), device=mask.device), mask.sum(1).sub(1).clamp(min=0)
-    past, future = shares[:, 0, :, 0], shares[rows, last][..., 1]
+    past, future = shares[:, 0, :, PAST], shares[rows, last][..., FUTURE]
     return -(-torch.cat([past, future]).clamp(max=_NEARLY_ONE)).log1p().sum()

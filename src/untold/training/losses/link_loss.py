@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from untold.categories import PAST
 from untold.config import TrainConfig
 from untold.corpus.batching import Batch
 from untold.models.seq2seq import Seq2Seq
@@ -163,7 +164,7 @@ def _prior(
     shares: Float[Tensor, "b t i g"], said: Bool[Tensor, "b s"], words: Bool[Tensor, "b i"]
 ) -> Float[Tensor, "b s i"]:
     """Computes the prior of the links; it is zero unless both are words."""
-    past, pairs = shares[..., 0], said[..., None] & words[:, None]
+    past, pairs = shares[..., PAST], said[..., None] & words[:, None]
     rise = (past[:, 1:] - past[:, :-1]).clamp(min=0) * pairs
     distance = (_places(said)[..., None] - _places(words)[:, None]).abs()
     near = (-_NEARNESS * distance).exp() * pairs

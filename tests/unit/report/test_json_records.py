@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from untold.commands.json_records import translation_record
 from untold.models.seq2seq import Signals
+from untold.report.json_records import translation_record
 from untold.translator import Translation
 
 PLAIN = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"))
@@ -36,3 +36,14 @@ def test_every_token_has_its_chance_of_being_copied_and_from_where() -> None:
         {"probability": 0.0, "source": None},  # the source has no ▁a
         {"probability": 0.5, "source": 0},
     ]
+
+
+def test_assignments_are_shares_of_every_source_token_before_every_token() -> None:
+    """Without the row and the column of EOS, rounded, in the order past, future, redundant."""
+    assignments = np.linspace(0, 1, 27, dtype=np.float32).reshape(3, 3, 3)
+    signals = Signals(assignments=assignments)
+    made = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"), signals=signals)
+    found = json.loads(json.dumps(translation_record(made)))["assignments"]
+    assert np.shape(found) == (2, 2, 3)
+    assert found[1][0] == [round(number / 26, 6) for number in (9, 10, 11)]
+    assert "assignments" not in translation_record(PLAIN)

@@ -10,15 +10,15 @@ import pytest
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
 from untold.config import DataConfig
 from untold.errors import UntoldError
-from untold.introspection.explanation import (
-    Explanation,
+from untold.introspection.explanation import explain
+from untold.introspection.pfrnn_states import pfrnn_states
+from untold.introspection.sentence_sides import END, Side
+from untold.introspection.share_explanation import (
     Flip,
-    explain,
+    ShareExplanation,
     explanation_of,
     find_flips,
 )
-from untold.introspection.pfrnn_states import trace_layers
-from untold.introspection.sentence_sides import END, Side
 from untold.models.build import build_model
 from untold.models.seq2seq import Signals
 from untold.storage.model_directory import TrainedModel
@@ -158,13 +158,13 @@ def test_a_model_that_copies_says_so(tmp_path: Path, targets: list[str]) -> None
 def test_a_model_with_layers_tells_of_them_as_well(tmp_path: Path) -> None:
     translator = make(tmp_path, "gdr", backbone="pfrnn")
     (found,) = explain(translator, ["abc de f"], ["f de abc"])
-    (trace,) = trace_layers(translator.models[0], [("abc de f", "f de abc")])
-    assert found.as_record()["layers"] == trace.as_record()
+    (states,) = pfrnn_states(translator.models[0], [("abc de f", "f de abc")])
+    assert found.as_record()["layers"] == states.as_record()
     assert len(found.shares) == 4
     (plain,) = explain(make(tmp_path, "gdr"), ["abc de f"], ["f de abc"])
     assert plain.as_record()["layers"] is None
     both = Translator([*translator.models, *make(tmp_path, "gdr").models])
-    assert explain(both, ["abc"], ["a"])[0].layers is None
+    assert explain(both, ["abc"], ["a"])[0].pfrnn is None
 
 
 def test_a_blank_target_leaves_the_end(translator: Translator) -> None:
@@ -196,4 +196,4 @@ def test_a_model_without_past_and_future_says_so(tmp_path: Path, targets: list[s
 
 def test_explanations_are_compared_by_identity() -> None:
     one, other = (explanation_of(TRANSLATION, "dogs .", DataConfig()) for _ in range(2))
-    assert one != other and isinstance(one, Explanation)
+    assert one != other and isinstance(one, ShareExplanation)

@@ -8,16 +8,15 @@ import numpy as np
 from rich.console import Console
 
 from untold.introspection.copies import Copy
-from untold.introspection.explanation import Explanation
-from untold.introspection.pfrnn_explanation import LayerExplanation
-from untold.introspection.pfrnn_states import LayerTrace
-from untold.report.pfrnn_table import print_layers
-from untold.report.terminal import print_explanations
+from untold.introspection.pfrnn_explanation import PfrnnExplanation
+from untold.introspection.pfrnn_states import PfrnnStates
+from untold.introspection.share_explanation import ShareExplanation
+from untold.report.pictures import print_explanations
 
-Make = Callable[..., Explanation]
+Make = Callable[..., ShareExplanation]
 
 
-def printed(explanations: list[Explanation], **settings: object) -> str:
+def printed(explanations: list[ShareExplanation], **settings: object) -> str:
     file = io.StringIO()
     print_explanations(explanations, Console(file=file, width=100, highlight=False, **settings))
     return file.getvalue()
@@ -45,10 +44,12 @@ def test_a_copied_word_names_the_word_it_came_from(by_formula: Make) -> None:
 
 def test_a_copied_word_is_named_under_the_table_of_layers(by_formula: Make) -> None:
     plain = by_formula("a Bo", "A Bo")
-    trace = LayerTrace(("A", "(end)"), np.ones((2, 3)), np.eye(2, 3), ("A", "x"), ("A", "(end)"))
-    made = LayerExplanation(plain.source, plain.target, trace, -0.5, -2.0)
+    states = PfrnnStates(("A", "(end)"), np.ones((2, 3)), np.eye(2, 3), ("A", "x"), ("A", "(end)"))
+    made = PfrnnExplanation(plain.source, plain.target, states, -0.5, -2.0)
     file = io.StringIO()
-    print_layers([made, replace(made, copies=(Copy(1, 1, 0.75),))], Console(file=file, width=100))
+    print_explanations(
+        [made, replace(made, copies=(Copy(1, 1, 0.75),))], Console(file=file, width=100)
+    )
     text = file.getvalue()
     assert text.count("copied (❐ from): Bo ❐Bo") == text.count("❐Bo") == 1
     assert text.count("the piece itself: past 1 of 2, future 2 of 2") == 2

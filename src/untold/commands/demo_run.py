@@ -1,5 +1,6 @@
-"""The demo: a corpus, a model, past and future on top of it, and a look at what is untold."""
+"""The steps of `untold demo`: a corpus, a Transformer, past and future on top of it, pictures."""
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 from untold.config import Config, load_config
-from untold.corpus.alignments import read_alignments
 from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_lines
 from untold.evaluation.metrics import Score, corpus_scores
-from untold.evaluation.separation_report import AlignedPair, SeparationReport, separation_report
+from untold.evaluation.separation_report import (
+    AlignedPair,
+    SeparationReport,
+    read_aligned_pairs,
+    separation_report,
+)
 from untold.introspection.explanation import explain
-from untold.report.pictures import write_explanations
-from untold.report.terminal import print_explanations
+from untold.report.pictures import print_explanations, write_explanations
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
@@ -25,7 +29,7 @@ __all__ = ["DemoResult", "run_demo"]
 
 _PAIRS, _SEED, _SHOWN, _EXPLAINED = 20_000, 7, 4, 3
 _LONGEST = 12  # words of a sentence that is drawn
-# What the second stage changes: capsules on top of the first model, and fewer updates.
+# The second training adds capsules to the first model and has fewer updates.
 _PAST_FUTURE = (
     "model.separator.kind=gdr",
     "train.steps=300",
@@ -37,7 +41,7 @@ _PAST_FUTURE = (
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The scores of both models on the held-out sentences, and how the second one separates."""
+    """The scores of both models on held-out sentences, and the separation of the second one."""
 
     plain: list[Score]
     past_future: list[Score]
@@ -50,20 +54,27 @@ def run_demo(
     pairs: int = _PAIRS,
     console: Console | None = None,
 ) -> DemoResult:
-    """All of it, in the directory `out`; `settings` change the configuration of both models."""
+    """Runs all steps in the directory `out`; `settings` change both configurations."""
     console = console or Console()
     began = time.monotonic()
     corpus, plain, model = out / "corpus", out / "plain", out / "model"
     console.print("[bold]1. A corpus[/]: sentence pairs from the embedded English-German grammar")
     console.print(str(write_sample("en-de", pairs, _SEED, corpus)), highlight=False)
     console.print("[bold]2. A Transformer[/], trained on them")
-    train(_config(corpus, settings), RunOptions(plain))
+    _train(_config(corpus, settings), RunOptions(plain), console)
     console.print("[bold]3. Past and future[/] on top of it: what is told, what is untold")
-    train(_config(corpus, (*_PAST_FUTURE, *settings)), RunOptions(model, init=plain))
+    config = _config(corpus, (*_PAST_FUTURE, *settings))
+    _train(config, RunOptions(model, init=plain), console)
     console.print("[bold]4. Translations[/] of sentences that neither has ever seen")
     translator, pairs_seen = load(model), _held_out(corpus)
     scores = [_translate(load(plain), pairs_seen), _translate(translator, pairs_seen)]
     _show(scores, pairs_seen, console)
+    console.print(
+        f"The second model had {config.train.steps} more updates than the first; no control was "
+        "trained as long without past and future.",
+        highlight=False,
+        soft_wrap=True,
+    )
     console.print("[bold]5. What it knows[/] of each word, against the grammar's own alignments")
     report = separation_report(translator, pairs_seen)
     for line in report.lines():
@@ -81,14 +92,26 @@ class _Translated:
 
 
 def _config(corpus: Path, settings: Sequence[str]) -> Config:
-    with as_file(files("untold") / "demo.toml") as path:
+    with as_file(files("untold.commands") / "demo.toml") as path:
         return load_config(path, [f"data.root={corpus}", *settings])
 
 
+def _train(config: Config, options: RunOptions, console: Console) -> None:
+    """Trains a model; a signal that stops the training ends the whole demo with its exit code."""
+    result = train(config, options)
+    if result.signal:
+        console.print(
+            f"Stopped at update {result.progress.step}: run `untold demo --out "
+            f"{options.out.parent}` to go on from there.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        sys.exit(128 + result.signal)
+
+
 def _held_out(corpus: Path) -> list[AlignedPair]:
-    sides = read_lines(corpus / "test.en"), read_lines(corpus / "test.de")
-    links = read_alignments(corpus / "test.align")
-    return [AlignedPair(*each) for each in zip(*sides, links, strict=True)]
+    texts = list(read_lines(corpus / "test.en")), list(read_lines(corpus / "test.de"))
+    return read_aligned_pairs(*texts, corpus / "test.align")
 
 
 def _translate(translator: Translator, pairs: Sequence[AlignedPair]) -> _Translated:
@@ -115,7 +138,7 @@ def _show(
 def _draw(
     translator: Translator, pairs: Sequence[AlignedPair], out: Path, console: Console
 ) -> None:
-    """A page and a picture of a few sentences, one of them in the terminal, too."""
+    """Draws a few sentences as a page and as a picture, and one of them in the terminal."""
     sources = [pair.source for pair in pairs if len(pair.source.split()) <= _LONGEST]
     chosen = sorted(sources, key=lambda source: -len(source.split()))[:_EXPLAINED]
     explanations = explain(translator, chosen)

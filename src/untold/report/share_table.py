@@ -1,16 +1,19 @@
-"""Explanations in the terminal, a line for each target word; signs say what colours say."""
+"""Explanations by shares in the terminal, a line for each target word.
+
+Signs repeat what colours say, so that the table can be read without colours.
+"""
 
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from untold.introspection.explanation import Explanation
+from untold.introspection.share_explanation import ShareExplanation
 
-__all__ = ["print_explanations"]
+__all__ = ["share_table"]
 
-# Of past, future, redundant:
+# In the order of CATEGORIES:
 _SIGNS = ("✓", "○", "–")
 _NAMES = ("told (PAST)", "untold (FUTURE)", "neither (REDUNDANT)")
 _STYLES = ("blue", "bold yellow", "italic bright_black")
@@ -18,15 +21,14 @@ _JUST_TOLD, _FLIPPED = "»", "bold reverse blue"
 _COPIED, _COPIED_STYLE = "❐", "green"
 
 
-def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
-    """For each: both texts, and how the source stood before each target word and the end."""
-    console = console or Console(highlight=False)
-    console.print(_legend(any(explanation.copies for explanation in explanations)))
+def share_table(explanations: Sequence[ShareExplanation]) -> list[RenderableType]:
+    """Shows both texts, and the source words before each target word and before the end."""
+    parts: list[RenderableType] = [_legend(any(each.copies for each in explanations))]
     for explanation in explanations:
-        console.print()
-        console.print(Text(explanation.source.text, style="bold"))
-        console.print(Text(f"→ {explanation.target.text}  ({explanation.score:.3f})"))
-        console.print(_table(explanation))
+        source = Text(explanation.source.text, style="bold")
+        target = Text(f"→ {explanation.target.text}  ({explanation.score:.3f})")
+        parts += ["", source, target, _table(explanation)]
+    return parts
 
 
 def _legend(copies: bool) -> Text:
@@ -38,7 +40,7 @@ def _legend(copies: bool) -> Text:
     return Text("   ").join(entries)
 
 
-def _table(explanation: Explanation) -> Table:
+def _table(explanation: ShareExplanation) -> Table:
     table = Table("before", "the source stands so", box=None, pad_edge=False, header_style="dim")
     origins = {copy.target: explanation.source.words[copy.source] for copy in explanation.copies}
     for step, word in enumerate(explanation.steps):
@@ -49,7 +51,7 @@ def _table(explanation: Explanation) -> Table:
     return table
 
 
-def _line(explanation: Explanation, step: int) -> Text:
+def _line(explanation: ShareExplanation, step: int) -> Text:
     flipped = {flip.source for flip in explanation.flips if flip.target == step - 1}
     largest = explanation.shares[step].argmax(axis=-1)
     words = []

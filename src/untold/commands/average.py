@@ -1,0 +1,22 @@
+"""`untold average` averages checkpoints."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["average"]
+
+
+def average(
+    run: Annotated[Path, typer.Argument(help="A training run.")],
+    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    last: Annotated[int, typer.Option(help="How many of the newest checkpoints.")] = 5,
+) -> None:
+    """Average the weights of a run's last checkpoints into one model."""
+    from untold.storage.checkpoint_averaging import average_models, last_checkpoints
+    from untold.storage.model_directory import save_model
+
+    paths = last_checkpoints(run, last)
+    save_model(out, average_models(paths))
+    print(f"{out}: the mean of {', '.join(path.name for path in paths)}")

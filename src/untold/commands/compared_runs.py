@@ -1,0 +1,187 @@
+"""The runs and test sets of `untold compare`: reads them, translates with them and times them."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from untold.commands.options import load_translator
+from untold.corpus.batching import PairsInMemory, collate, plan_epoch
+from untold.corpus.lines import read_parallel
+from untold.errors import UntoldError
+from untold.evaluation.rouge import split_for_rouge
+from untold.evaluation.speed_race import Speed, measure_speeds
+from untold.evaluation.system_comparison import Comparison, ParallelText, SystemOutputs
+from untold.storage.model_summary import Parameters, count_parameters
+from untold.training.timed_updates import TimedUpdates
+from untold.translator import Translator
+
+__all__ = ["ComparedRuns", "Family", "read_families", "read_tests", "with_speeds"]
+
+# One round of the race translates this many sentences in batches of this size, and trains on this
+# many batches.
+_SENTENCES, _BATCH, _UPDATES = 48, 8, 2
+
+
+@dataclass(frozen=True)
+class Family:
+    """A row of the table: one run, or several runs that differ in their seeds."""
+
+    name: str
+    runs: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Families of runs, the test sets that all of them translate, and values of --set for all."""
+
+    families: Sequence[Family]
+    tests: Sequence[ParallelText]
+    settings: tuple[str, ...] = ()
+
+    def load_baseline(self) -> Translator:
+        """Loads the first run of the first family."""
+        return self.load(self.families[0].runs[0])
+
+    def load(self, run: Path) -> Translator:
+        """Loads a run with the settings that are common to all."""
+        return load_translator(run, self.settings)
+
+    def translate(self) -> list[SystemOutputs]:
+        """Translates every test set with every run, once all runs have been loaded and checked."""
+        sizes = [self._size(family) for family in self.families]
+        return [
+            SystemOutputs(family.name, size, [self._translations(run) for run in family.runs])
+            for family, size in zip(self.families, sizes, strict=True)
+        ]
+
+    def _size(self, family: Family) -> Parameters:
+        """Counts the parameters of a family, whose runs must agree."""
+        sizes = [count_parameters(self.load(run).models[0].model) for run in family.runs]
+        if len(set(sizes)) > 1:
+            raise UntoldError(
+                f"{family.name}: its runs have {', '.join(f'{size.total:,}' for size in sizes)} "
+                "parameters, but the runs of one row differ in nothing but their seeds"
+            )
+        return sizes[0]
+
+    def _translations(self, run: Path) -> list[list[str]]:
+        translator, texts = self.load(run), []
+        for test in self.tests:
+            _say(f"translating {test.name} with {run}")
+            texts.append([each.text for each in translator.translate(test.sources)])
+        return texts
+
+
+def with_speeds(comparison: Comparison, compared: ComparedRuns, rounds: int) -> Comparison:
+    """Adds speeds to a comparison; the first run of each family races on the first test set."""
+    _say("measuring speeds")
+    racers = {family.name: compared.load(family.runs[0]) for family in compared.families}
+    test = compared.tests[0]
+    decoding = _decoding(racers, test, rounds)  # first, because training changes the weights
+    training = _training(racers, test, rounds)
+    return replace(comparison, training=training, decoding=decoding)
+
+
+def read_families(given: Sequence[str]) -> list[Family]:
+    """Parses RUN, which is named after its directory, NAME=RUN and NAME=RUN,RUN."""
+    found: dict[str, Family] = {}
+    for text in given:
+        family = _family(text)
+        if family.name in found:
+            raise UntoldError(
+                f"two rows are called {family.name}: call one of them otherwise, as in "
+                f"OTHER={','.join(map(str, family.runs))}"
+            )
+        found[family.name] = family
+    return list(found.values())
+
+
+def read_tests(given: Sequence[str]) -> list[ParallelText]:
+    """Parses NAME=SOURCE,REFERENCE and reads the files; no name may occur twice."""
+    if not given:
+        raise UntoldError("no test set: give one as --test NAME=SOURCE,REFERENCE")
+    found: dict[str, ParallelText] = {}
+    for text in given:
+        name, _, files = text.partition("=")
+        paths = files.split(",")
+        if not name or len(paths) != 2 or not all(paths):
+            raise UntoldError(f"--test {text}: write it as NAME=SOURCE,REFERENCE")
+        if name in found:
+            raise UntoldError(f"--test {text}: two test sets are called {name}: rename one")
+        found[name] = ParallelText(name, *read_parallel(Path(paths[0]), Path(paths[1])))
+    return list(found.values())
+
+
+def _family(text: str) -> Family:
+    name, equals, runs = text.partition("=")
+    if not equals or Path(text).exists():
+        return Family(Path(text).resolve().name, (Path(text),))
+    paths = tuple(Path(run) for run in runs.split(",") if run)
+    if not name or not paths:
+        raise UntoldError(f"{text}: write a row as RUN, NAME=RUN or NAME=RUN,RUN")
+    if len(set(paths)) < len(paths):
+        raise UntoldError(f"{text}: names the same run twice")
+    return Family(name, paths)
+
+
+def _decoding(racers: dict[str, Translator], test: ParallelText, rounds: int) -> dict[str, Speed]:
+    """Measures generated words per second on sentences from all over the test set."""
+    sources = [source for source, _ in _whole_pairs(test)]
+    sources = sources[:: max(1, len(sources) // _SENTENCES)][:_SENTENCES]
+    jobs = [sources[first : first + _BATCH] for first in range(0, len(sources), _BATCH)]
+
+    def contender(translator: Translator) -> Callable[[list[str]], float]:
+        return lambda texts: sum(
+            len(split_for_rouge(each.text)) for each in translator.translate(texts)
+        )
+
+    return measure_speeds({name: contender(each) for name, each in racers.items()}, jobs, rounds)
+
+
+def _training(racers: dict[str, Translator], test: ParallelText, rounds: int) -> dict[str, Speed]:
+    """Measures target tokens per second of updates on the same pairs.
+
+    All racers train on the batches that the baseline's train.batch_tokens gives.
+    """
+    texts = _whole_pairs(test)
+    pairs = {name: _ids(translator, texts) for name, translator in racers.items()}
+    baseline = next(iter(racers.values())).models[0].config
+    first = PairsInMemory(next(iter(pairs.values())))
+    plan = plan_epoch(first, baseline.train.batch_tokens, seed=1, epoch=0)
+    chosen = [plan.indices(number) for number in range(min(_UPDATES, len(plan)))]
+    batches = {
+        name: [collate([own[index] for index in indices], indices) for indices in chosen]
+        for name, own in pairs.items()
+    }
+
+    def contender(name: str) -> Callable[[int], float]:
+        update, own = TimedUpdates(racers[name].models[0]), batches[name]
+        return lambda number: update(own[number])
+
+    return measure_speeds({name: contender(name) for name in racers}, range(len(chosen)), rounds)
+
+
+def _whole_pairs(test: ParallelText) -> list[tuple[str, str]]:
+    pairs = zip(test.sources, test.references, strict=True)
+    found = [pair for pair in pairs if all(text.strip() for text in pair)]
+    if not found:
+        raise UntoldError(f"test set {test.name} has no text to measure speeds on: use --no-speed")
+    return found
+
+
+def _ids(
+    translator: Translator, texts: Sequence[tuple[str, str]]
+) -> list[tuple[list[int], list[int]]]:
+    """Encodes pairs as the model reads them and cuts them to its maximal length."""
+    tokenizers, data = translator.tokenizers, translator.data
+    sides = zip(*texts, strict=True)
+    prepared = [[text.lower() if data.lowercase else text for text in side] for side in sides]
+    sources = tokenizers.source.encode(prepared[0])
+    targets = tokenizers.target.encode(prepared[1])
+    most = data.max_tokens
+    return [(s[:most], t[:most]) for s, t in zip(sources, targets, strict=True)]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

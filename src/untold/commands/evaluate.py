@@ -1,0 +1,105 @@
+"""`untold evaluate` scores a model on a test set."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.errors import UntoldError
+
+if TYPE_CHECKING:
+    from untold.evaluation.metrics import MetricOptions, Score
+    from untold.translator import Translator
+
+__all__ = ["evaluate"]
+
+Metrics = Annotated[
+    str, typer.Option(help="Names, such as bleu,rouge,cdr; a wrong name prints all that there are.")
+]
+Tokenize = Annotated[
+    str | None, typer.Option(help="BLEU's tokenizer: 13a, char, intl, none, zh [the model's].")
+]
+Alignments = Annotated[
+    Path | None, typer.Option(help="Word alignments: measure past, future and redundant instead.")
+]
+OverlapFlag = Annotated[
+    bool, typer.Option("--overlap", help="Measure what past and future bags know instead.")
+]
+
+
+def evaluate(
+    model: Model,
+    source: Annotated[Path, typer.Option(help="Source text, a line each.")],
+    reference: Annotated[Path, typer.Option(help="Reference translations, a line each.")],
+    metrics: Metrics = "bleu,chrf,ter",
+    tokenize: Tokenize = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    aligner: Annotated[
+        Path | None, typer.Option(help="For cdr: what untold align --save wrote.")
+    ] = None,
+    alignments: Alignments = None,
+    overlap: OverlapFlag = False,
+    out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Translate a test set and score it: BLEU, chrF, TER, ROUGE, coverage, with signatures.
+
+    With alignments or overlap nothing is translated: the references are read word by word, and what
+    the model takes for said and for untold is compared with the truth.
+    """
+    from untold.corpus.lines import read_parallel
+    from untold.evaluation.metrics import MetricOptions, score_corpus
+
+    translator = load_translator(model, settings)
+    texts = read_parallel(source, reference)
+    if alignments is not None or overlap:
+        report = _measure_separation(translator, texts, alignments)
+        print(json.dumps(asdict(report)) if as_json else "\n".join(report.lines()))
+        return
+    options = MetricOptions(tokenize or translator.data.bleu_tokenize, lowercase, aligner)
+    made = _make_metrics([name.strip() for name in metrics.split(",")], options)
+    _print_scores(score_corpus(made, *texts, _translate(translator, texts[0], out)), as_json)
+
+
+def _measure_separation(
+    translator: "Translator", texts: tuple[list[str], list[str]], alignments: Path | None
+) -> Any:
+    """Compares past and future with word alignments or, without them, with bags of words."""
+    if alignments is not None:
+        from untold.evaluation.separation_report import read_aligned_pairs, separation_report
+
+        return separation_report(translator, read_aligned_pairs(*texts, alignments))
+    from untold.evaluation.bow_overlap import measure_overlap
+
+    return measure_overlap(translator.models[0], list(zip(*texts, strict=True)))
+
+
+def _make_metrics(names: list[str], options: "MetricOptions") -> list[Any]:
+    """Makes all metrics before anything is translated, so that mistakes are found early."""
+    from untold.evaluation.metrics import METRICS, make_metrics
+
+    made = make_metrics(names, options)
+    if options.aligner is not None and not any(
+        getattr(METRICS[name], "needs_aligner", False) for name in names
+    ):
+        raise UntoldError(f"--aligner {options.aligner} is for cdr: add it to --metrics")
+    return made
+
+
+def _translate(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
+    hypotheses = [each.text for each in translator.translate(sources)]
+    if out is not None:
+        out.write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+    return hypotheses
+
+
+def _print_scores(scores: "list[Score]", as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([vars(each) for each in scores]))
+        return
+    for each in scores:
+        print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")

@@ -1,0 +1,23 @@
+"""`untold sample` writes a corpus from a grammar."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["sample"]
+
+
+def sample(
+    grammar: Annotated[str, typer.Argument(help="en-de, zh-en, or a .grammar file.")],
+    out: Annotated[Path, typer.Option(help="The directory to write to.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Training pairs.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 7,
+    noise: Annotated[
+        float, typer.Option(help="Share of training references that lose a clause.")
+    ] = 0.0,
+) -> None:
+    """Write a corpus of a synchronous grammar: train, dev, test, with gold word alignments."""
+    from untold.corpus.grammars import write_sample
+
+    print(write_sample(grammar, pairs, seed, out, noise=noise))

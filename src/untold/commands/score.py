@@ -1,0 +1,31 @@
+"""`untold score` prints the log-probabilities of given translations."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untold.commands.options import AsJson, Model, Settings, load_translator
+
+__all__ = ["score"]
+
+
+def score(
+    model: Model,
+    source: Annotated[Path, typer.Option(help="Source text, a line each.")],
+    target: Annotated[Path, typer.Option(help="Its translations, a line each.")],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print log p(target | source) of given pairs, a line each."""
+    from untold.corpus.lines import read_parallel
+    from untold.report.json_records import translation_record
+
+    translator = load_translator(model, settings)
+    pairs = list(zip(*read_parallel(source, target), strict=True))
+    for each in translator.score(pairs):
+        if as_json:
+            print(json.dumps(translation_record(each), ensure_ascii=False))
+        else:
+            print(f"{each.log_probability:.4f}")

@@ -1,0 +1,91 @@
+"""BLEU, chrF and TER as sacreBLEU computes them, with its signatures."""
+
+from collections.abc import Sequence
+
+import sacrebleu
+from sacrebleu.metrics.base import Metric as SacrebleuMetric
+
+from untold.evaluation.metrics import MetricOptions, Score, score_distinct_pairs
+
+__all__ = ["Bleu", "Chrf", "Ter"]
+
+Texts = Sequence[str]
+
+
+class Bleu:
+    """BLEU. Its details are the n-gram precisions, the brevity penalty and the length ratio."""
+
+    def __init__(self, options: MetricOptions) -> None:
+        self._options = options
+
+    def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
+        """Scores a corpus."""
+        metric = self.sacrebleu_metric()
+        result = metric.corpus_score(list(hypotheses), [list(references)])
+        precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
+        details = (
+            f"{precisions} BP {result.bp:.3f} length ratio {result.sys_len / result.ref_len:.3f} "
+            f"({result.sys_len}/{result.ref_len})"
+        )
+        return [Score("BLEU", result.score, str(metric.get_signature()), details)]
+
+    def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
+        """Scores single translations by smoothed BLEU."""
+        # A single translation has few 4-grams: BLEU stops at the longest n-gram that it has.
+        return _sentence_scores(self._sacrebleu(effective_order=True), references, hypotheses)
+
+    def sacrebleu_metric(self) -> SacrebleuMetric:
+        """Makes sacreBLEU's BLEU for whole corpora."""
+        return self._sacrebleu(effective_order=False)
+
+    def _sacrebleu(self, *, effective_order: bool) -> SacrebleuMetric:
+        # force: the user chooses the tokenizer, so sacreBLEU need not guess and warn.
+        return sacrebleu.BLEU(
+            lowercase=self._options.lowercase,
+            tokenize=self._options.tokenize,
+            effective_order=effective_order,
+            force=True,
+        )
+
+
+class Chrf:
+    """ChrF, the F-score of character n-grams."""
+
+    def __init__(self, options: MetricOptions) -> None:
+        self._lowercase = options.lowercase
+
+    def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
+        """Scores a corpus."""
+        return _corpus_scores(self.sacrebleu_metric(), references, hypotheses)
+
+    def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
+        """Scores single translations."""
+        return _sentence_scores(self.sacrebleu_metric(), references, hypotheses)
+
+    def sacrebleu_metric(self) -> SacrebleuMetric:
+        """Makes sacreBLEU's chrF."""
+        return sacrebleu.CHRF(lowercase=self._lowercase)
+
+
+class Ter:
+    """TER, the translation edit rate. Lower is better, so it is neither a reward nor compared."""
+
+    def __init__(self, options: MetricOptions) -> None:
+        self._lowercase = options.lowercase
+
+    def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
+        """Scores a corpus."""
+        metric = sacrebleu.TER(case_sensitive=not self._lowercase)
+        return _corpus_scores(metric, references, hypotheses)
+
+
+def _corpus_scores(metric: SacrebleuMetric, references: Texts, hypotheses: Texts) -> list[Score]:
+    result = metric.corpus_score(list(hypotheses), [list(references)])
+    return [Score(result.name, float(result.score), str(metric.get_signature()))]
+
+
+def _sentence_scores(metric: SacrebleuMetric, references: Texts, hypotheses: Texts) -> list[float]:
+    def score(reference: str, hypothesis: str) -> float:
+        return float(metric.sentence_score(hypothesis, [reference]).score) / 100
+
+    return score_distinct_pairs(score, references, hypotheses)

@@ -1,0 +1,123 @@
+"""Explains a translation by the shares of its source words before each target word."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from untold.categories import FUTURE, PAST
+from untold.config import DataConfig
+from untold.corpus.word_spans import display_spans, merge_assignments
+from untold.errors import UntoldError
+from untold.introspection.copies import Copy, copied_words, copy_records, find_copies
+from untold.introspection.pfrnn_states import PfrnnStates, has_pfrnn_states, states_of_pieces
+from untold.introspection.sentence_sides import END, Side, side_records, sides_of
+from untold.translator import Translation, Translator
+
+__all__ = ["Flip", "ShareExplanation", "explain_shares", "explanation_of", "find_flips"]
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A source word that became more past than future when this target word was produced."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, eq=False)  # numpy arrays cannot be compared for equality by `==`
+class ShareExplanation:
+    """The shares of every source word before each target word and, in the last row, the end."""
+
+    kind: ClassVar[str] = "shares"
+
+    source: Side
+    target: Side
+    shares: Float[np.ndarray, "t i g"]
+    ending: Float[np.ndarray, "t g"]  # the shares of the source's EOS
+    score: float
+    log_probability: float
+    given: bool = False  # the user gave the target; the model did not search for it
+    copying: Float[np.ndarray, "t i"] | None = None  # how much of each word was copied from where
+    copies: tuple[Copy, ...] = ()  # the target words that were copied
+    pfrnn: PfrnnStates | None = None  # for a PFRNN that has a separator as well
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The word that comes next at each row of the shares: the target words and the end."""
+        return (*self.target.words, END)
+
+    @property
+    def flips(self) -> tuple[Flip, ...]:
+        """All flips in the order of the target."""
+        return find_flips(self.shares)
+
+    def as_record(self) -> dict[str, Any]:
+        """Converts all fields for JSON, in the layout of docs/explain.md."""
+        return {
+            **side_records(self.source, self.target, given=self.given),
+            "score": self.score,
+            "log_probability": self.log_probability,
+            "shares": _rounded(self.shares),
+            "source_end": _rounded(self.ending),
+            "flips": [vars(flip) for flip in self.flips],
+            **copy_records(self.copying, self.copies),
+            "layers": None if self.pfrnn is None else self.pfrnn.as_record(),
+        }
+
+
+def find_flips(shares: Float[np.ndarray, "t i g"]) -> tuple[Flip, ...]:
+    """Finds where past overtakes future from one row to the next; a word may flip repeatedly."""
+    past = shares[:, :, PAST] > shares[:, :, FUTURE]
+    rows, words = np.nonzero(past[1:] & ~past[:-1])
+    return tuple(Flip(int(word), int(row)) for row, word in zip(rows, words, strict=True))
+
+
+def explain_shares(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str] = ()
+) -> list[ShareExplanation]:
+    """Explains the model's own translation of each source, or the given targets."""
+    # With targets this translates nothing, but it raises if the model has no assignments.
+    translations = translator.translate([] if targets else sources, assignments=True)
+    if targets:
+        translations = translator.score(list(zip(sources, targets, strict=True)))
+    found = [
+        explanation_of(translation, source, translator.data, given=bool(targets))
+        for source, translation in zip(sources, translations, strict=True)
+    ]
+    first, *others = translator.models
+    if others or not has_pfrnn_states(first):
+        return found
+    states = states_of_pieces(first, [(each.source_tokens, each.tokens) for each in translations])
+    return [replace(each, pfrnn=own) for each, own in zip(found, states, strict=True)]
+
+
+def explanation_of(
+    translation: Translation, source: str, data: DataConfig, *, given: bool = False
+) -> ShareExplanation:
+    """Explains one translation that has assignments; merges its pieces into words."""
+    sides = sides_of(translation, source, data)
+    if translation.assignments is None:
+        raise UntoldError(
+            f"no assignments for {source[:40]!r}: they need a model that separates past and future "
+            f"and a text of at most {data.max_tokens} pieces (data.max_tokens)"
+        )
+    source_spans = display_spans(translation.source_tokens)
+    target_spans = display_spans(translation.tokens)
+    rows = [*(span.start for span in target_spans), len(translation.assignments) - 1]
+    return ShareExplanation(
+        *sides,
+        merge_assignments(translation.assignments, target_spans, source_spans),
+        translation.assignments[rows, -1],
+        translation.score,
+        translation.log_probability,
+        given,
+        copied_words(translation),
+        find_copies(translation),
+    )
+
+
+def _rounded(values: np.ndarray) -> list[Any]:
+    return values.astype(np.float64).round(6).tolist()
