@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from untold.corpus.batching import Batch, Ids, collate, pad_rows
-from untold.corpus.tokenizer import Tokenizer, Tokenizers
+from untold.corpus.tokenizer import Tokenizers
+from untold.corpus.vocabulary import SpecialIds
 
-__all__ = ["IdPair", "TextCodec", "normalise"]
+__all__ = ["IdPair", "TextCodec"]
 
 IdPair = tuple[list[int], list[int]]
 
@@ -33,21 +34,26 @@ class TextCodec:
         return self.tokenizers.fingerprint
 
     @cached_property
+    def special(self) -> tuple[SpecialIds, SpecialIds]:
+        """Names the special ids of the source's and of the target's vocabulary."""
+        return self.tokenizers.special_ids
+
+    @cached_property
     def size(self) -> int:
         """Bounds the ids of either side."""
         return max(self.tokenizers.sizes)
 
     def normalise(self, text: str) -> str:
         """Returns the text as the model reads it."""
-        return normalise(text, lowercase=self.lowercase)
+        return text.lower() if self.lowercase else text
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of source texts, without special ids."""
-        return self._encode(self.tokenizers.source, texts)
+        return self.tokenizers.source.encode([self.normalise(text) for text in texts])
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of target texts, without special ids."""
-        return self._encode(self.tokenizers.target, texts)
+        return self.tokenizers.target.encode([self.normalise(text) for text in texts])
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[IdPair]:
         """Returns the ids of both sides of each pair."""
@@ -57,7 +63,7 @@ class TextCodec:
 
     def batch(self, pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | np.ndarray) -> Batch:
         """Makes a batch of pairs of ids on the codec's device."""
-        batch = collate(pairs, indices, self.tokenizers.special_ids)
+        batch = collate(pairs, indices, self.special)
         return batch if self.device.type == "cpu" else batch.to(self.device)
 
     def pad_sources(self, rows: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -75,11 +81,3 @@ class TextCodec:
             texts = [tokenizer.decode([int(i) for i in pair[number]]) for pair in pairs]
             sides.append(tokenizer.encode_sampled(texts, dropout, seed + number))
         return list(zip(*sides, strict=True))
-
-    def _encode(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-        return tokenizer.encode([self.normalise(text) for text in texts])
-
-
-def normalise(text: str, *, lowercase: bool) -> str:
-    """Returns the text as tokenizers and models read it."""
-    return text.lower() if lowercase else text

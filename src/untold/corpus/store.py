@@ -85,7 +85,7 @@ class Store:
 
     def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns source and target ids as views into the file; a caller that keeps them copies."""
-        if not 0 <= index < len(self):
+        if not 0 <= index < len(self._lines):
             raise IndexError(f"pair {index} of {len(self)}")
         source, target = (
             ids[offsets[index] : offsets[index + 1]]

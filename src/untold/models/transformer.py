@@ -148,7 +148,9 @@ class Transformer(Backbone):
         for layer in self.encoder:
             x = layer(x, wanted)
         x = self.encoder_norm(x)
-        memory = tuple(layer.cross_attention.remember(x) for layer in self._decoder_layers())
+        memory = tuple(
+            layer.cross_attention.remember(x) for layer in cast("list[DecoderLayer]", self.decoder)
+        )
         return Source(x, mask, memory)
 
     def decode(
@@ -157,17 +159,12 @@ class Transformer(Backbone):
         """Computes all positions at once under a causal mask."""
         x = self.target_embedding(prefix)
         wanted, weights = _wanted(source.mask), None
-        for number, layer in enumerate(self._decoder_layers()):
+        for number, layer in enumerate(cast("list[DecoderLayer]", self.decoder)):
             seen = layer.self_attention(layer.self_norm(x), None, causal=True)
             x = layer.dropout.add(x, seen)
-            x, weights_here = layer.look_up(
-                x,
-                source.memory[number],
-                wanted,
-                explain=attention and number == self.aligning_layer,
-            )
-            weights = weights_here if weights is None else weights
-            x = layer.transform(x)
+            explain = attention and number == self.aligning_layer
+            x, shown = layer.read_source(x, source.memory[number], wanted, explain=explain)
+            weights = shown if explain else weights
         return Decoded(self.decoder_norm(x), weights)
 
     def start(self, source: Source, beams: int) -> KVCache:
@@ -176,7 +173,7 @@ class Transformer(Backbone):
         return KVCache(
             tuple(
                 source.states.new_empty(rows, 2, layer.heads, 0, self.d_model // layer.heads)
-                for layer in self._decoder_layers()
+                for layer in cast("list[DecoderLayer]", self.decoder)
             )
         )
 
@@ -193,28 +190,20 @@ class Transformer(Backbone):
         b, n = last.shape
         x = self.target_embedding(last.reshape(-1, 1), state.length)
         wanted, weights, layers = _wanted(source.mask), None, []
-        for number, layer in enumerate(self._decoder_layers()):
+        for number, layer in enumerate(cast("list[DecoderLayer]", self.decoder)):
             layers.append(state.roomy_copy(number))
             seen = layer.self_attention.step(layer.self_norm(x), layers[-1], state.length)
             x = (x + seen).view(b, n, -1)
-            x, weights_here = layer.look_up(
-                x,
-                source.memory[number],
-                wanted,
-                explain=attention and number == self.aligning_layer,
-            )
-            weights = weights_here if weights is None else weights
-            x = layer.transform(x).view(b * n, 1, -1)
+            explain = attention and number == self.aligning_layer
+            x, shown = layer.read_source(x, source.memory[number], wanted, explain=explain)
+            weights = shown if explain else weights
+            x = x.view(b * n, 1, -1)
         states = self.decoder_norm(x).view(b, n, -1)
         return Decoded(states, weights), KVCache(tuple(layers), state.length + 1)
 
     def output_embedding(self) -> Float[Tensor, "v d"]:
         """Returns the target embedding, or the output's own if tie_embeddings is off."""
         return (self.output or self.target_embedding.embedding).weight
-
-    def _decoder_layers(self) -> list["DecoderLayer"]:
-        """Casts the layers to their type: to type checkers a ModuleList holds any modules."""
-        return cast("list[DecoderLayer]", list(self.decoder))
 
 
 class EncoderLayer(nn.Module):
@@ -250,7 +239,7 @@ class DecoderLayer(nn.Module):
         self.ffn_norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def look_up(
+    def read_source(
         self,
         x: Float[Tensor, "b t d"],
         memory: Float[Tensor, "b 2 k i e"],
@@ -258,13 +247,10 @@ class DecoderLayer(nn.Module):
         *,
         explain: bool,
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "b t i"] | None]:
-        """Applies the cross-attention sublayer; `explain` returns its weights as well."""
+        """Applies cross-attention and feed-forward; `explain` returns attention weights as well."""
         context, weights = self.cross_attention(self.cross_norm(x), memory, mask, explain=explain)
-        return self.dropout.add(x, context), weights
-
-    def transform(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
-        """Applies the feed-forward sublayer."""
-        return self.dropout.add(x, self.ffn(self.ffn_norm(x)))
+        x = self.dropout.add(x, context)
+        return self.dropout.add(x, self.ffn(self.ffn_norm(x))), weights
 
 
 class SelfAttention(nn.Module):

@@ -20,11 +20,6 @@ class Update:
     stop: bool
     suspects: tuple[int, ...] = ()  # the batches of the update whose loss is not finite
 
-    @property
-    def is_finite(self) -> bool:
-        """False means that the gradient held NaN or infinity, and the weights did not change."""
-        return math.isfinite(self.norm)
-
 
 class Meter:
     """Adds up figures since the last log line; skipped updates count only as time and tokens."""
@@ -41,7 +36,7 @@ class Meter:
         self._all_tokens += update.tokens
         self._seconds += seconds
         self._norm = update.norm
-        if update.is_finite:
+        if math.isfinite(update.norm):
             self._tokens += update.tokens
             for name, value in update.parts.items():
                 self._parts[name] += value

@@ -214,9 +214,9 @@ class Trainer:
             progress,
             batch=numbers.stop,
             tokens=progress.tokens + update.tokens,
-            skipped=0 if update.is_finite else progress.skipped + 1,
+            skipped=0 if math.isfinite(update.norm) else progress.skipped + 1,
         )
-        if not update.is_finite:
+        if progress.skipped:
             self._report_skipped(progress, update, [plan.indices(number) for number in numbers])
         if numbers.stop == len(plan):
             progress = replace(progress, epoch=progress.epoch + 1, batch=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untold.config import Config
-from untold.corpus.codec import TextCodec, normalise
+from untold.corpus.codec import TextCodec
 from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
 from untold.corpus.store import Store, prepare
@@ -70,7 +70,7 @@ def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizer
     if _has(directory, fingerprint):
         return Tokenizers.load(directory)
     sides = (
-        (normalise(line, lowercase=config.data.lowercase) for line in text.side(number))
+        (line.lower() if config.data.lowercase else line for line in text.side(number))
         for number in (0, 1)
     )
     tokenizers = train_tokenizers(config.tokenizer, *sides)
