@@ -13,7 +13,7 @@ from torch import Tensor
 
 from untold.config import Config, parse_config
 from untold.corpus.batching import Batch
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
 from untold.training.timed_updates import TimedUpdates
@@ -139,7 +139,14 @@ class JoeyTraining:
         self._optimizer = _adam(self.model)
         self._batch, self._vocabulary = JoeyBatch, words
         self._ids = torch.arange(vocabulary)  # from our ids to JoeyNMT's, which start otherwise
-        self._ids[[UNK, PAD, BOS, EOS]] = torch.arange(4)
+        self._ids[
+            [
+                SENTENCEPIECE_IDS.unk,
+                SENTENCEPIECE_IDS.pad,
+                SENTENCEPIECE_IDS.bos,
+                SENTENCEPIECE_IDS.eos,
+            ]
+        ] = torch.arange(4)
 
     def update(self, batch: Batch) -> None:
         """One update."""
@@ -192,10 +199,10 @@ def huggingface_settings(config: Config, vocabulary: int) -> dict[str, Any]:
         "activation_dropout": model.activation_dropout,
         "activation_function": "relu",
         "scale_embedding": True,
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
+        "pad_token_id": SENTENCEPIECE_IDS.pad,
+        "bos_token_id": SENTENCEPIECE_IDS.bos,
+        "eos_token_id": SENTENCEPIECE_IDS.eos,
+        "decoder_start_token_id": SENTENCEPIECE_IDS.bos,
         "forced_eos_token_id": None,
         "attn_implementation": "sdpa",
     }

@@ -18,12 +18,14 @@ import torch
 
 from untold.config import DecodeConfig, ModelConfig, TrainConfig
 from untold.corpus.batching import collate, pad_rows
-from untold.corpus.vocabulary import EOS, PAD, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
 from untold.training.losses.objective import Objective
 
+PAD, EOS = SENTENCEPIECE_IDS.pad, SENTENCEPIECE_IDS.eos
+IDS = (SENTENCEPIECE_IDS, SENTENCEPIECE_IDS)  # of the source and of the target
 FIRST = 4  # ids after the control tokens: words of the source, of the target, and symbols
 WORDS = 20
 BATCH, TESTS = 64, 200
@@ -74,7 +76,7 @@ class Task:
         for step in range(1, updates + 1):
             for group in optimizer.param_groups:
                 group["lr"] = 4e-3 * min(1.0, step / 30, 1.5 * (1 - step / updates))
-            batch = collate([self.pair(dice, self.met) for _ in range(BATCH)], range(BATCH))
+            batch = collate([self.pair(dice, self.met) for _ in range(BATCH)], range(BATCH), IDS)
             optimizer.zero_grad()
             (Objective(model, settings)(batch, step).total / batch.target_tokens).backward()
             optimizer.step()
@@ -84,7 +86,7 @@ class Task:
         """On sentences that no training has seen: another generator makes them."""
         dice = random.Random("test")
         pairs = [self.pair(dice, symbols) for _ in range(TESTS)]
-        ids, mask = pad_rows([(*source, EOS) for source, _ in pairs])
+        ids, mask = pad_rows([(*source, EOS) for source, _ in pairs], PAD)
         found = search(model, Sentences(ids, mask, SENTENCEPIECE_IDS), DecodeConfig(beam=1))
         right = [
             best.tokens == tuple(target) for (best,), (_, target) in zip(found, pairs, strict=True)

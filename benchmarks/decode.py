@@ -21,7 +21,7 @@ from contenders import past_future_variants, shape, varied
 from race import Race, run_race, write_json
 from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, converted, marian
 from untold.corpus.batching import plan_by_length
-from untold.corpus.vocabulary import EOS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model
 from workload import add_options, read_workload
@@ -60,7 +60,7 @@ def _options() -> argparse.Namespace:
 
 
 def _prepare(options: argparse.Namespace) -> tuple[TrainedModel, list[list[int]]]:
-    """Returns the model, and sources that end in EOS."""
+    """Returns the model, and sources that end in SENTENCEPIECE_IDS.eos."""
     if options.model:
         trained = load_model(options.model)
         workload = read_workload(options, trained.tokenizers)
@@ -71,7 +71,7 @@ def _prepare(options: argparse.Namespace) -> tuple[TrainedModel, list[list[int]]
         model = build_model(config.model, (options.vocabulary,) * 2, shared=True)
         trained = TrainedModel(model.eval(), config, workload.tokenizers)
     sources = [source for source, _ in workload.pairs[: options.sentences]]
-    return trained, [[*source, EOS] for source in sources]
+    return trained, [[*source, SENTENCEPIECE_IDS.eos] for source in sources]
 
 
 def _searchers(trained: TrainedModel, options: argparse.Namespace) -> list[Searcher]:

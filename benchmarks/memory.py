@@ -165,9 +165,9 @@ def build_store(root: Path) -> int:
 
 
 def read_one_epoch(root: Path) -> int:
-    store = open_store(root / "store")
+    store, codec = open_store(root / "store"), TextCodec(Tokenizers.load(root))
     plan = plan_epoch(store, BATCH_TOKENS, seed=1, epoch=0)
-    return sum(int(batch.target_mask.sum()) for batch in plan.batches(store))
+    return sum(int(batch.target_mask.sum()) for batch in plan.batches(store, codec.batch))
 
 
 def build_small_store(root: Path) -> int:

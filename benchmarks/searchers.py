@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from contenders import huggingface_settings, marian
 from untold.config import Config, DecodeConfig
 from untold.corpus.batching import pad_rows
-from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS, UNK
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
 
+PAD, UNK = SENTENCEPIECE_IDS.pad, SENTENCEPIECE_IDS.unk
+BOS, EOS = SENTENCEPIECE_IDS.bos, SENTENCEPIECE_IDS.eos
 __all__ = ["CTranslate2", "HuggingFace", "Searcher", "SourceBatch", "Untold", "converted", "marian"]
 
 POSITIONS = 512  # that the converted models know
@@ -68,7 +70,7 @@ class Untold:
             max_length=most + 1,
             max_ratio=float(most),
         )
-        sentences = Sentences(*pad_rows(batch.rows), SENTENCEPIECE_IDS)
+        sentences = Sentences(*pad_rows(batch.rows, PAD), SENTENCEPIECE_IDS)
         found = search(self.model, sentences, config, self.wanted)
         return [list(hypotheses[0].tokens) for hypotheses in found]
 
@@ -82,7 +84,7 @@ class HuggingFace:
     def search(self, batch: SourceBatch) -> list[list[int]]:
         """Makes one call for the batch."""
         fewest, most = batch.limits()
-        ids, mask = pad_rows(batch.rows)
+        ids, mask = pad_rows(batch.rows, PAD)
         with torch.inference_mode():
             found = self.model.generate(
                 input_ids=ids,
@@ -209,8 +211,14 @@ def _ctranslate2_spec(model: Seq2Seq) -> Any:
     words = [_word(number) for number in range(embedding.shape[0])]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
-    spec.config.bos_token, spec.config.eos_token = _word(BOS), _word(EOS)
-    spec.config.unk_token, spec.config.decoder_start_token = _word(UNK), _word(BOS)
+    spec.config.bos_token, spec.config.eos_token = (
+        _word(BOS),
+        _word(EOS),
+    )
+    spec.config.unk_token, spec.config.decoder_start_token = (
+        _word(UNK),
+        _word(BOS),
+    )
     spec.validate()
     spec.optimize()
     return spec

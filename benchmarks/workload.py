@@ -7,7 +7,7 @@ from pathlib import Path
 
 from race import CLOCKS
 from untold.config import CorpusConfig, TokenizerConfig
-from untold.corpus.batching import Batch, PairsInMemory, plan_epoch
+from untold.corpus.batching import Batch, PairsInMemory, collate, plan_epoch
 from untold.corpus.grammars import load_grammar
 from untold.corpus.readers import read_pairs
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
@@ -51,8 +51,11 @@ def read_workload(options: Namespace, tokenizers: Tokenizers | None = None) -> W
 def training_batches(workload: Workload, batch_tokens: int, count: int) -> list[Batch]:
     """The first batches of an epoch: they differ in length as an epoch's batches do."""
     plan = plan_epoch(workload, batch_tokens, seed=1, epoch=0)
-    count = min(count, len(plan))
-    return [plan.batch(plan.read(workload, number), number) for number in range(count)]
+    count, special = min(count, len(plan)), workload.tokenizers.special_ids
+    return [
+        collate(plan.read(workload, number), plan.indices(number), special)
+        for number in range(count)
+    ]
 
 
 def _texts(options: Namespace) -> list[tuple[str, str]]:

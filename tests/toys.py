@@ -4,7 +4,7 @@ import json
 import math
 import random
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,14 +12,18 @@ import torch
 from safetensors.torch import load_file
 
 from untold.config import Config, ModelConfig, TrainConfig, model_config_class, parse_config
-from untold.corpus.batching import Batch, collate
+from untold.corpus import batching
+from untold.corpus.batching import Batch, Ids
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.models.build import build_model
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.losses.objective import Losses, Objective
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 LETTERS = "abcdefgh"
+PAD, UNK = SENTENCEPIECE_IDS.pad, SENTENCEPIECE_IDS.unk
+BOS, EOS = SENTENCEPIECE_IDS.bos, SENTENCEPIECE_IDS.eos
 
 # The smallest shapes of a run and of a model by formula, by backbone; all widths differ. A backbone
 # that is not listed here, since another package registers it, is tested with its first preset.
@@ -167,6 +171,16 @@ def words(*shape: int, size: int = 13, start: int = 0) -> torch.Tensor:
     """Ids of words (never control tokens) in a pattern without a short period."""
     numbers = torch.arange(start, start + math.prod(shape))
     return 4 + ((numbers * numbers + 3 * numbers) % 101 % (size - 4)).view(shape)
+
+
+def collate(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int]) -> Batch:
+    """A batch with the special ids of the vocabularies that untold trains."""
+    return batching.collate(pairs, indices, (SENTENCEPIECE_IDS, SENTENCEPIECE_IDS))
+
+
+def pad_rows(rows: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows padded with the id of these vocabularies, and their mask."""
+    return batching.pad_rows(rows, PAD)
 
 
 def toy_batch(lengths: list[tuple[int, int]], size: int = 13):

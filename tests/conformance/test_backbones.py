@@ -11,8 +11,12 @@ import pytest
 import torch
 
 from toys import (
+    BOS,
+    EOS,
+    PAD,
     SEPARATORS,
     all_scores,
+    collate,
     compute_losses,
     fill,
     separator,
@@ -24,8 +28,7 @@ from toys import (
     write_corpus,
 )
 from untold.config import BACKBONES, DecodeConfig, TrainConfig, model_config_class
-from untold.corpus.batching import collate
-from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, score_pairs, search
 from untold.errors import UntoldError
 from untold.models.build import build_model_for

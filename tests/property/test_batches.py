@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untold.corpus.batching import collate, plan_by_length, plan_epoch
-from untold.corpus.vocabulary import BOS, EOS, PAD
+from toys import BOS, EOS, PAD, collate
+from untold.corpus.batching import plan_by_length, plan_epoch
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=60)
 

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toys import BOS, EOS, collate, pad_rows
 from untold.config import DecodeConfig
-from untold.corpus.batching import collate, pad_rows
-from untold.corpus.vocabulary import BOS, EOS, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import CoveragePenalty, Ensemble, Sentences, score_pairs, search
 from untold.models.seq2seq import Signals, Step
 

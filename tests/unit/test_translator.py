@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import untold
+from toys import BOS, EOS
 from untold.config import TokenizerConfig, parse_config
 from untold.corpus.tokenizer import train_tokenizers
-from untold.corpus.vocabulary import BOS, EOS
 from untold.errors import UntoldError
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel, save_model

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untold.commands.options import load_translator
-from untold.corpus.batching import PairsInMemory, collate, plan_epoch
+from untold.corpus.batching import PairsInMemory, plan_epoch
 from untold.corpus.lines import read_parallel
 from untold.errors import UntoldError
 from untold.evaluation.rouge import split_for_rouge
@@ -151,7 +151,10 @@ def _training(racers: dict[str, Translator], test: ParallelText, rounds: int) ->
     plan = plan_epoch(first, baseline.train.batch_tokens, seed=1, epoch=0)
     chosen = [plan.indices(number) for number in range(min(_UPDATES, len(plan)))]
     batches = {
-        name: [collate([own[index] for index in indices], indices) for indices in chosen]
+        name: [
+            racers[name].codec.batch([own[index] for index in indices], indices)
+            for indices in chosen
+        ]
         for name, own in pairs.items()
     }
 
@@ -174,13 +177,8 @@ def _ids(
     translator: Translator, texts: Sequence[tuple[str, str]]
 ) -> list[tuple[list[int], list[int]]]:
     """Encodes pairs as the model reads them and cuts them to its maximal length."""
-    tokenizers, data = translator.tokenizers, translator.data
-    sides = zip(*texts, strict=True)
-    prepared = [[text.lower() if data.lowercase else text for text in side] for side in sides]
-    sources = tokenizers.source.encode(prepared[0])
-    targets = tokenizers.target.encode(prepared[1])
-    most = data.max_tokens
-    return [(s[:most], t[:most]) for s, t in zip(sources, targets, strict=True)]
+    most = translator.data.max_tokens
+    return [(s[:most], t[:most]) for s, t in translator.codec.encode_pairs(texts)]
 
 
 def _say(line: str) -> None:

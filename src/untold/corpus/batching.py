@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
+from untold.corpus.vocabulary import SpecialIds
 
 __all__ = [
     "Batch",
@@ -109,9 +109,7 @@ class Batch:
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
-def pad_rows(
-    rows: Sequence[Ids], pad: int = SENTENCEPIECE_IDS.pad
-) -> tuple[Int[Tensor, "b i"], Bool[Tensor, "b i"]]:
+def pad_rows(rows: Sequence[Ids], pad: int) -> tuple[Int[Tensor, "b i"], Bool[Tensor, "b i"]]:
     """Pads rows of ids on the right; returns them with the mask of real tokens."""
     lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
     padded = np.full((len(rows), int(lengths.max(initial=1))), pad, dtype=np.int64)
@@ -124,7 +122,7 @@ def pad_rows(
 def collate(
     pairs: Sequence[tuple[Ids, Ids]],
     indices: Sequence[int] | np.ndarray,
-    special: tuple[SpecialIds, SpecialIds] = (SENTENCEPIECE_IDS, SENTENCEPIECE_IDS),
+    special: tuple[SpecialIds, SpecialIds],
 ) -> Batch:
     """Makes a batch of pairs of ids without control tokens; the source, too, ends in EOS.
 
@@ -162,13 +160,7 @@ class BatchPlan:
         """Reads the ids of a batch's pairs."""
         return [store.pair(int(index)) for index in self.indices(number)]
 
-    def batch(
-        self, pairs: Sequence[tuple[Ids, Ids]], number: int, make: Collate = collate
-    ) -> Batch:
-        """Makes a batch from its pairs as they were read or segmented anew."""
-        return make(pairs, self.indices(number))
-
-    def batches(self, store: PairStore, make: Collate = collate) -> Iterator[Batch]:
+    def batches(self, store: PairStore, make: Collate) -> Iterator[Batch]:
         """Makes all batches in order."""
         for number in range(len(self)):
             yield make(self.read(store, number), self.indices(number))

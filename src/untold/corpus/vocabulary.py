@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["BOS", "EOS", "PAD", "SENTENCEPIECE_IDS", "UNK", "SpecialIds"]
+__all__ = ["SENTENCEPIECE_IDS", "SpecialIds"]
 
 
 @dataclass(frozen=True)
@@ -28,4 +28,3 @@ class SpecialIds:
 
 
 SENTENCEPIECE_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)  # of every vocabulary that untold trains
-PAD, UNK, BOS, EOS = range(4)

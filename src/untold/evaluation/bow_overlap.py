@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untold.corpus.batching import Batch, collate, plan_by_length
-from untold.corpus.vocabulary import EOS
+from untold.corpus.batching import Batch, plan_by_length
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 
@@ -46,18 +45,15 @@ def measure_overlap(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> 
     """Measures a model on given pairs. The decoder reads the references; nothing is searched."""
     if trained.model.past_future is None:
         raise UntoldError("the overlap is one of past and future bags, which this model has not")
-    if trained.config.data.lowercase:
-        pairs = [(source.lower(), target.lower()) for source, target in pairs]
-    sources = trained.tokenizers.source.encode([source for source, _ in pairs])
-    targets = trained.tokenizers.target.encode([target for _, target in pairs])
+    codec, eos = trained.codec, trained.tokenizers.target.special_ids.eos
+    ids = codec.encode_pairs(pairs)
     counts = torch.zeros(len(trained.tokenizers.target))
-    for target in targets:  # a bag includes EOS
-        counts += torch.bincount(torch.tensor([*target, EOS]), minlength=len(counts))
-    device = next(trained.model.parameters()).device
+    for _, target in ids:  # a bag includes EOS
+        counts += torch.bincount(torch.tensor([*target, eos]), minlength=len(counts))
     sums, number = torch.zeros(4), 0
-    lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+    lengths = [max(len(source), len(target)) + 1 for source, target in ids]
     for rows in plan_by_length(lengths, _BATCH_TOKENS):
-        batch = collate([(sources[row], targets[row]) for row in rows], rows).to(device)
+        batch = codec.batch([ids[row] for row in rows], rows)
         for figures in _sentences(trained, batch, counts):
             sums, number = sums + figures, number + 1
     return Overlap(*(sums / max(1, number)).tolist())
@@ -77,9 +73,9 @@ def _sentences(
     model = trained.model
     assert model.past_future is not None
     separated = model(batch.source, batch.source_mask, batch.prefix).separated
-    heads = model.past_future.heads
-    past = model.logits(heads.bow_past(separated.past))
-    future = model.logits(heads.bow_future(separated.future))
+    heads, embedding = model.past_future.heads, model.output_embedding()
+    past = heads.bow_past(separated.past) @ embedding.T  # bags have no bias
+    future = heads.bow_future(separated.future) @ embedding.T
     past, future, labels = past.cpu(), future.cpu(), batch.labels.cpu()
     found = []
     for row, length in enumerate(batch.target_mask.sum(1).tolist()):

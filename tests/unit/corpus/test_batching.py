@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from untold.corpus.batching import collate, pad_rows, plan_by_length, plan_epoch
-from untold.corpus.vocabulary import BOS, EOS, PAD
+from toys import BOS, EOS, PAD, collate, pad_rows
+from untold.corpus.batching import plan_by_length, plan_epoch
 
 
 class Lengths:
@@ -103,7 +103,7 @@ def test_pairs_of_one_length_meet_others_in_the_next_epoch():
 def test_batches_hold_the_pairs_that_the_plan_names():
     store = Lengths((1, 2), (5, 4), (2, 2), (4, 4))
     plan = plan_epoch(store, 12, seed=3, epoch=2)
-    batches = list(plan.batches(store))
+    batches = list(plan.batches(store, collate))
     assert len(batches) == len(plan)
     for number, batch in enumerate(batches):
         assert batch.indices.tolist() == plan.indices(number).tolist()

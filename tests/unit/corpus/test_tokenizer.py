@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from toys import BOS, EOS, PAD, UNK
 from untold.config import TokenizerConfig, parse_config
 from untold.corpus.tokenizer import SentencePieceTokenizer, Tokenizers, train_tokenizers
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.errors import UntoldError
 
 KINDS = ("bpe", "unigram", "char", "word")

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from toys import BOS, EOS
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import BOS, EOS, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 

@@ -1,6 +1,6 @@
 import torch
 
-from untold.corpus.vocabulary import PAD
+from toys import PAD
 from untold.decoding.beam_search import best_candidates
 
 

@@ -3,8 +3,9 @@ import itertools
 import pytest
 import torch
 
+from toys import BOS, EOS, PAD, UNK
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS, UNK
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences
 from untold.decoding.constraints import (
     FREE,

@@ -3,8 +3,8 @@ from itertools import chain
 import pytest
 import torch
 
+from toys import collate
 from untold.config import DecodeConfig, SeparatorConfig
-from untold.corpus.batching import collate
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Ensemble, Sentences, score_pairs, search
 from untold.errors import UntoldError

@@ -1,6 +1,6 @@
 import torch
 
-from untold.corpus.vocabulary import BOS
+from toys import BOS
 from untold.decoding.hypotheses import BackPointers, End, FinishedHypotheses
 from untold.models.seq2seq import NO_SIGNALS, Signals
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toys import separator, toy_model, words
+from toys import EOS, separator, toy_model, words
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import EOS, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import CoveragePenalty, Ensemble, Sentences, length_penalty, search
 from untold.decoding.penalties import Covered, coverage_penalty
 from untold.errors import UntoldError

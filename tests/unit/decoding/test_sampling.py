@@ -3,8 +3,9 @@ from itertools import pairwise
 import pytest
 import torch
 
+from toys import EOS
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import EOS, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.decoding.sampling import draw, truncate, uniforms
 

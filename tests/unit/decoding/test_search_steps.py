@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toys import separator, toy_model, words
+from toys import EOS, collate, separator, toy_model, words
 from untold.config import DecodeConfig
-from untold.corpus.batching import collate
-from untold.corpus.vocabulary import EOS, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Ensemble, Sentences, beam_search, length_penalty, score_pairs, search
 
 IDS = words(3, 5)

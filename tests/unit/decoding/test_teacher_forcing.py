@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from untold.corpus.batching import collate
+from toys import collate
 from untold.decoding import score_pairs
 from untold.errors import UntoldError
 from untold.models.seq2seq import Signals

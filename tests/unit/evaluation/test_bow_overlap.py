@@ -9,9 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.corpus.batching import Batch, collate
-from untold.corpus.vocabulary import EOS
+from toys import EOS, collate, fill, toy_config, toy_tokenizers, write_corpus
+from untold.corpus.batching import Batch
 from untold.errors import UntoldError
 from untold.evaluation import bow_overlap as module
 from untold.evaluation.bow_overlap import Overlap, hit_rate, measure_overlap

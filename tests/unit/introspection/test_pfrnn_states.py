@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.corpus.batching import collate
-from untold.corpus.vocabulary import EOS, UNK
+from toys import EOS, UNK, collate, fill, toy_config, toy_tokenizers, write_corpus
 from untold.errors import UntoldError
 from untold.introspection.pfrnn_states import PfrnnStates, pfrnn_states, states_of_pieces
 from untold.models.build import build_model

@@ -5,10 +5,19 @@ import math
 import pytest
 import torch
 
-from toys import all_scores, counterparts, separator, toy_batch, toy_model
+from toys import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    all_scores,
+    collate,
+    counterparts,
+    separator,
+    toy_batch,
+    toy_model,
+)
 from untold.config import ModelConfig
-from untold.corpus.batching import collate
-from untold.corpus.vocabulary import BOS, EOS, PAD, UNK
 from untold.decoding import score_pairs
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths

@@ -10,9 +10,17 @@ import pytest
 import torch
 from rich.console import Console
 
-from toys import compute_losses, fill, toy_batch, toy_config, toy_model, toy_tokenizers, words
+from toys import (
+    collate,
+    compute_losses,
+    fill,
+    toy_batch,
+    toy_config,
+    toy_model,
+    toy_tokenizers,
+    words,
+)
 from untold.config import TrainConfig
-from untold.corpus.batching import collate
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
@@ -105,7 +113,7 @@ def test_the_gradient_is_that_of_one_big_batch_per_token(make):
     # The control: a mean of means weighs tokens of small batches more, and is another gradient.
     plan = by_batch._epoch_plan(0)
     for number in range(4):
-        batch = plan.batch(plan.read(by_batch.store, number), number)
+        batch = collate(plan.read(by_batch.store, number), plan.indices(number))
         loss = compute_losses(by_batch.model, batch, by_batch.config, 1).total
         (loss / batch.target_tokens / 4).backward()
     found, expected, other = gradients(trainer), gradients(whole), gradients(by_batch)

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from toys import compute_losses, fill, toy_config, toy_tokenizers
-from untold.corpus.batching import collate
+from toys import collate, compute_losses, fill, toy_config, toy_tokenizers
 from untold.evaluation.metrics import corpus_scores
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from untold.corpus.batching import collate
-from untold.corpus.vocabulary import EOS, PAD
+from toys import EOS, PAD, collate
 from untold.training.losses import cross_entropy as losses
 from untold.training.losses.bag_of_words import bag_loss, sentence_bags
 from untold.training.losses.counterfactual import TargetWords

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untold.corpus.batching import collate
-from untold.corpus.vocabulary import BOS, EOS, PAD
+from toys import BOS, EOS, PAD, collate
 from untold.training.losses.bag_of_words import sentence_bags
 from untold.training.losses.counterfactual import delete_spans
 

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from untold.corpus.batching import collate
+from toys import collate
 from untold.models.translation_table import TranslationTable
 from untold.training.losses.counterfactual import delete_spans
 from untold.training.losses.link_loss import Links, find_links, links_loss

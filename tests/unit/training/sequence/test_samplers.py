@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toys import toy_batch, toy_model
+from toys import BOS, EOS, PAD, toy_batch, toy_model
 from untold.config import DecodeConfig, SequenceConfig
-from untold.corpus.vocabulary import BOS, EOS, PAD, SENTENCEPIECE_IDS
+from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.training.sequence.samplers import collect, draw_greedy, draw_samples
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toys import compute_losses, fill, separator, toy_config, toy_tokenizers
-from untold.corpus.batching import collate
+from toys import collate, compute_losses, fill, separator, toy_config, toy_tokenizers
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
 from untold.training.sequence.samplers import draw_greedy, draw_samples
