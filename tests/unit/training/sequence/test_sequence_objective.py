@@ -111,10 +111,10 @@ def plain_loss(name, trained, goal, batch):
     return total
 
 
-@pytest.mark.parametrize("copying", [False, True])
+@pytest.mark.parametrize("more", [{}, {"copying": True}, {"output_bias": True}], ids=str)
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "discriminator"])
-def test_value_and_gradients_are_those_of_one_sample_at_a_time(setting, name, copying):
-    trained, goal, batch = setting(name, model=MODEL | {"copying": copying})
+def test_value_and_gradients_are_those_of_one_sample_at_a_time(setting, name, more):
+    trained, goal, batch = setting(name, model=MODEL | more)
     goal.reward_of = goal.grader.reward
     losses = run(trained, goal, batch)
     expected = plain_loss(name, trained, goal, batch)
