@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toys import EOS, collate, fill, toy_config, toy_tokenizers, write_corpus
 from untold.corpus.batching import Batch
+from untold.corpus.codec import TextCodec
 from untold.errors import UntoldError
 from untold.evaluation import bow_overlap as module
 from untold.evaluation.bow_overlap import Overlap, hit_rate, measure_overlap
@@ -155,8 +156,13 @@ def test_sentences_without_a_past_are_not_measured(trained: TrainedModel) -> Non
 def test_batches_go_to_the_device_of_the_model(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, device = [], next(trained.model.parameters()).device
-    monkeypatch.setattr(Batch, "to", lambda batch, device: seen.append(device) or batch)
+    seen, device, make_batch = [], next(trained.model.parameters()).device, TextCodec.batch
+
+    def noted(codec: TextCodec, *given: Any) -> Batch:
+        seen.append(codec.device)
+        return make_batch(codec, *given)
+
+    monkeypatch.setattr(TextCodec, "batch", noted)
     measure_overlap(trained, PAIRS)
     assert seen and set(seen) == {device}
 
