@@ -36,8 +36,9 @@ def test_the_demo_trains_both_models_and_shows_what_is_told(tmp_path: Path) -> N
 
 
 ENDLESS = """
-import sys
+import signal, sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from untold.commands.demo_run import run_demo
 never = ["train.steps=100000", "train.validate_every=100000", "train.log_every=1"]
 run_demo(Path(sys.argv[1]), never, pairs=100)
