@@ -85,6 +85,7 @@ def beam_search(
                 tokens = draw(log_probs, chances[step.live, step.length, None], config)
                 candidates = continue_with(tokens, log_probs, step.scores)
             step = _advance(step, predicted, candidates)
+            del predicted, log_probs  # frees the largest tensors before the model runs again
         yield step
 
 

@@ -1,5 +1,6 @@
 """The steps of a search: what each shows, that they lead to its end, and that it can be stopped."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -133,3 +134,19 @@ def test_live_sentences_become_fewer(table_model):
     sentences = Sentences(torch.tensor([[0], [1]]), torch.ones(2, 1) > 0, SENTENCEPIECE_IDS)
     steps = beam_search(table_model(logits), sentences, DecodeConfig(beam=1, max_length=4))
     assert [step.live.tolist() for step in steps] == [[0], [0], [0], []]
+
+
+@pytest.mark.parametrize(("chance", "complete"), [(0.1, False), (0.7, True)])
+def test_the_best_so_far_is_the_one_with_the_better_score(table_model, chance, complete):
+    """At the first step EOS has this chance, and another token nearly all the rest."""
+    logits = torch.full((1, 7, 7), -30.0)
+    logits[0, 2, [EOS, 5]] = torch.tensor([chance, 1 - chance]).log()
+    logits[0, 5, 5] = 0.0
+    ids = torch.zeros(1, 1, dtype=torch.long)
+    config = DecodeConfig(beam=2, max_length=9, length_penalty=2.0)
+    steps = beam_search(table_model(logits), Sentences(ids, ids == 0, SENTENCEPIECE_IDS), config)
+    (best,) = next(steps).best()
+    assert best.complete == complete
+    assert best.tokens == (() if complete else (5,))
+    assert best.log_probability == pytest.approx(math.log(max(chance, 1 - chance)), abs=1e-5)
+    assert next(steps).live.tolist() == [0], "the search goes on in either case"
