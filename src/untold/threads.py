@@ -51,7 +51,7 @@ _CHOSEN = "UNTOLD_CHOSE"  # names the settings that we set, so that they are not
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a process finds: cores it may use, its quota of them, and others that want them."""
+    """Counts the cores that a process may use, its quota of them, and who else wants them."""
 
     cores: int
     quota: float | None = None  # in cores; None: no limit

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toys import fill
-from untold.config import SeparatorConfig
+from untold.config import SEPARATORS, SeparatorConfig
 from untold.models import layers
 from untold.models.backbone import Widths
 from untold.models.capsule_routing import squash, uniform_routing
 from untold.models.plain_routing import literal_routing, split_routing
-from untold.models.separators import SEPARATORS
 
 KINDS = {
     "gdr-dot": {"kind": "gdr", "agreement": "dot"},

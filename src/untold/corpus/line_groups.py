@@ -23,9 +23,9 @@ def ready_groups(items: Iterable[T], most: int) -> Iterator[list[T]]:
         try:
             for item in items:
                 waiting.put(item)
-            waiting.put(_End(None))
+            waiting.put(_EndOfItems(None))
         except BaseException as error:
-            waiting.put(_End(error))
+            waiting.put(_EndOfItems(error))
 
     threading.Thread(target=read, daemon=True).start()
     while True:
@@ -38,17 +38,17 @@ def ready_groups(items: Iterable[T], most: int) -> Iterator[list[T]]:
             return
 
 
-class _End:
+class _EndOfItems:
     """Ends the queue, and carries the error that stopped the items, if any."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
-def _take(waiting: "queue.Queue[object]", most: int) -> tuple[list, _End | None]:
+def _take(waiting: "queue.Queue[object]", most: int) -> tuple[list, _EndOfItems | None]:
     group: list = []
     item = waiting.get()
-    while not isinstance(item, _End):
+    while not isinstance(item, _EndOfItems):
         group.append(item)
         if len(group) == most:
             return group, None

@@ -183,7 +183,7 @@ def _gold(trace: PairTrace) -> Int[np.ndarray, "t1 i"]:
 
 
 @dataclass(frozen=True)
-class _Word:
+class _WordCourse:
     """Summarises one source word over all steps."""
 
     last: int | None  # position of its last target word
@@ -200,11 +200,11 @@ class _Word:
         return abs(self.flip - 1 - self.last) <= 1
 
 
-def _words(trace: PairTrace) -> Iterator[_Word]:
+def _words(trace: PairTrace) -> Iterator[_WordCourse]:
     flips, redundant = flip_steps(trace.shares), trace.shares[..., REDUNDANT].mean(0)
     for i, text in enumerate(trace.source):
         targets = trace.alignment.targets(i)
-        yield _Word(
+        yield _WordCourse(
             last=targets[-1] if targets else None,
             flip=int(flips[i]) if 0 < flips[i] < len(trace.shares) else None,
             redundant=float(redundant[i]),

@@ -17,9 +17,7 @@ __all__ = [
     "FeedForward",
     "PositionalEmbedding",
     "attend",
-    "merge_heads",
     "sigmoid_scores",
-    "split_heads",
 ]
 
 _TILE = 65_536  # values of one tile of sigmoid_scores: measured to stay in a core's cache
@@ -93,16 +91,6 @@ def _sinusoids(first: int, end: int, d: int, device: torch.device) -> Tensor:
     rates = torch.arange(0, d, 2, device=device, dtype=torch.float64).mul(-math.log(1e4) / d).exp()
     angles = positions[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).float()
-
-
-def split_heads(x: Float[Tensor, "r s d"], heads: int) -> Float[Tensor, "r k s e"]:
-    """Cuts the width into heads."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def merge_heads(x: Float[Tensor, "r k s e"]) -> Float[Tensor, "r s d"]:
-    """Undoes split_heads."""
-    return x.transpose(1, 2).flatten(2)
 
 
 def attend(

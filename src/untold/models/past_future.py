@@ -14,11 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from untold.config import ModelConfig
+from untold.config import SEPARATORS, ModelConfig
 from untold.models.backbone import Source, Widths
 from untold.models.capsule_routing import Routed, RoutingPrior
 from untold.models.layers import FeedForward
-from untold.models.separators import SEPARATORS
 from untold.models.translation_table import TranslationTable
 
 __all__ = ["FeedForwardFusion", "Heads", "LinearFusion", "PastFuture", "Separated"]

@@ -1,4 +1,4 @@
-"""The cheaper separators of the paper's Figure 6, and the registry of all separators.
+"""The cheaper separators of the paper's Figure 6: CLF and ATTN.
 
 CLF classifies each word alone. ATTN attends twice; its weights sum to one over the source, so it
 cannot say that nothing is left. GDR is in capsule_routing.py.
@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untold.config import SEPARATORS, SeparatorConfig
+from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
 from untold.models.capsule_routing import Routed, Separator, squash
 
-__all__ = ["SEPARATORS", "AttentionSeparator", "ClassifierSeparator"]
+__all__ = ["AttentionSeparator", "ClassifierSeparator"]
 
 # Products of two such numbers, summed over any width, stay finite in fp32.
 _LARGEST = 1e15

@@ -19,8 +19,6 @@ from untold.models.layers import (
     FeedForward,
     PositionalEmbedding,
     attend,
-    merge_heads,
-    split_heads,
 )
 
 __all__ = [
@@ -267,10 +265,13 @@ class SelfAttention(nn.Module):
         self, x: Float[Tensor, "r s d"], mask: Bool[Tensor, "r 1 1 s"] | None, *, causal: bool
     ) -> Float[Tensor, "r s d"]:
         """Attends at all positions at once."""
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(x).chunk(3, dim=-1)
+        )
         p = self.attention_dropout if self.training else 0.0
         context = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal=causal)
-        return self.out(merge_heads(context))
+        return self.out(context.transpose(1, 2).flatten(2))
 
     def step(
         self, x: Float[Tensor, "r 1 d"], memory: Float[Tensor, "r 2 k room e"], position: int
@@ -280,7 +281,7 @@ class SelfAttention(nn.Module):
         memory[:, :, :, position : position + 1] = qkv[:, 1:]
         keys, values = memory[:, :, :, : position + 1].unbind(1)
         context = F.scaled_dot_product_attention(qkv[:, 0], keys, values)
-        return self.out(merge_heads(context))
+        return self.out(context.transpose(1, 2).flatten(2))
 
 
 class CrossAttention(nn.Module):
@@ -307,14 +308,14 @@ class CrossAttention(nn.Module):
         explain: bool,
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "b t i"] | None]:
         """Attends from each position to the real source positions."""
-        queries = split_heads(self.query(x), self.heads)
+        queries = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         keys, values = memory.unbind(1)
         if explain:
             context, weights = attend(queries, keys, values, mask)
         else:
             p = self.attention_dropout if self.training else 0.0
             context, weights = F.scaled_dot_product_attention(queries, keys, values, mask, p), None
-        return self.out(merge_heads(context)), weights
+        return self.out(context.transpose(1, 2).flatten(2)), weights
 
 
 def _wanted(mask: Bool[Tensor, "b i"]) -> Bool[Tensor, "b 1 1 i"] | None:

@@ -13,9 +13,7 @@ from untold.models.layers import (
     FeedForward,
     PositionalEmbedding,
     attend,
-    merge_heads,
     sigmoid_scores,
-    split_heads,
 )
 
 MANY = (101, 103, 107)  # values that a frequency is taken over
@@ -94,14 +92,6 @@ def test_positions_are_sinusoids_added_to_scaled_embeddings(first, known):
                 position = math.cos(angle) if k % 2 else math.sin(angle)
                 expected = math.sqrt(d) * float(embedding.weight[word, k]) + position
                 assert float(found[row, t, k]) == pytest.approx(expected, abs=1e-6)
-
-
-def test_merging_heads_undoes_splitting_them():
-    x = wave(2, 5, 21)
-    heads = split_heads(x, 3)
-    assert heads.shape == (2, 3, 5, 7)
-    assert torch.equal(heads[:, 1], x[..., 7:14])
-    assert torch.equal(merge_heads(heads), x)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -10,9 +10,8 @@ import torch
 
 from toys import SEPARATORS as NAMES
 from toys import fill, separator
-from untold.config import SeparatorConfig
+from untold.config import SEPARATORS, SeparatorConfig
 from untold.models.backbone import Widths
-from untold.models.separators import SEPARATORS
 
 B, S, T, D = 3, 5, 7, 13
 LENGTHS = torch.tensor([[5], [1], [4]])

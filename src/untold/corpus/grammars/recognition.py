@@ -60,7 +60,7 @@ class Recognizer:
         Capitals and absorbed marks must agree too.
         """
         sides = [
-            _Side(
+            _Sentence(
                 words,
                 language in self.notation.capitalize,
                 self.notation.absorb.get(language, {}),
@@ -122,7 +122,7 @@ class Recognizer:
 
 
 @dataclass(frozen=True)
-class _Side:
+class _Sentence:
     """Holds one sentence, and tells which terminals match at a position of it."""
 
     words: tuple[str, ...]
@@ -153,7 +153,7 @@ class _Side:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ParseStep:
     """Records how a symbol covers a span of both sides: a production, and its children's spans."""
 
     production: Production
@@ -165,11 +165,11 @@ _Parts = tuple[tuple[int, Span], ...]  # children with their spans
 
 
 class _Search:
-    def __init__(self, recognizer: Recognizer, source: _Side, target: _Side) -> None:
+    def __init__(self, recognizer: Recognizer, source: _Sentence, target: _Sentence) -> None:
         self.recognizer = recognizer
         self.source = source
         self.target = target
-        self.memo: dict[tuple[int, int, int], dict[Span, _Step]] = {}
+        self.memo: dict[tuple[int, int, int], dict[Span, _ParseStep]] = {}
         known = recognizer.words
         self.bits = [
             sum(1 << known[word] for word in source.spellings(position) if word in known)
@@ -183,11 +183,11 @@ class _Search:
         parts = zip(step.production.children, step.source, step.target, strict=True)
         return (step.production, *(self.tree(*part) for part in parts))
 
-    def spans(self, symbol: int, start: int, end: int) -> dict[Span, _Step]:
+    def spans(self, symbol: int, start: int, end: int) -> dict[Span, _ParseStep]:
         """Maps each target span that the symbol derives with this source span to its step."""
         key = symbol, start, end
         if key not in self.memo:
-            found: dict[Span, _Step] = {}
+            found: dict[Span, _ParseStep] = {}
             if end in self._ends(symbol, start):
                 for production in self._candidates(symbol, start):
                     for parts in self._split(production, production.source, start, end):
@@ -242,7 +242,7 @@ class _Search:
             yield ((child, span), *rest)
 
     def _cover(
-        self, production: Production, parts: dict[int, Span], found: dict[Span, _Step]
+        self, production: Production, parts: dict[int, Span], found: dict[Span, _ParseStep]
     ) -> None:
         """Lays the target side's items one after another over the target sentence."""
         reached: dict[Span, _Parts] = {(k, k): () for k in range(len(self.target.words) + 1)}
@@ -251,7 +251,7 @@ class _Search:
         children = range(len(production.children))
         for span, chosen in reached.items():
             places = dict(chosen)
-            step = _Step(
+            step = _ParseStep(
                 production, tuple(parts[c] for c in children), tuple(places[c] for c in children)
             )
             found.setdefault(span, step)

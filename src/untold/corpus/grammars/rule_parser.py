@@ -137,7 +137,7 @@ def parse_pattern(text: str, table: FeatureTable, place: Place) -> Pattern:
     sides = right.split("||")
     if head is None or len(sides) != 2:
         raise place.error(f"{text.strip()!r}: write Category[features] -> source || target")
-    source, target = (_Side(sides[0], table, place), _Side(sides[1], table, place))
+    source, target = (_RuleSide(sides[0], table, place), _RuleSide(sides[1], table, place))
     if odd := sorted(source.children.keys() ^ target.children.keys()):
         raise place.error(f"{odd[0]} stands on one side only: each constituent stands on both")
     order = {name: number for number, name in enumerate(source.children)}
@@ -150,7 +150,7 @@ def parse_pattern(text: str, table: FeatureTable, place: Place) -> Pattern:
     return Pattern(rule, source.items(order), target.items(order), place)
 
 
-class _Side:
+class _RuleSide:
     """Parses one side of a rule into quotes and constituents, in order."""
 
     def __init__(self, text: str, table: FeatureTable, place: Place) -> None:
