@@ -1,0 +1,37 @@
+"""The way of one update and of one translation through the package may only become shorter."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+# Most that each may count; lower these when the way becomes shorter (docs/architecture.md).
+LIMITS = {
+    "update plain": {"depth": 9, "functions": 49, "files": 12, "values": 19},
+    "translate plain": {"depth": 8, "functions": 67, "files": 14, "values": 47},
+    "update gdr": {"depth": 11, "functions": 102, "files": 20, "values": 71},
+    "translate gdr": {"depth": 10, "functions": 85, "files": 16, "values": 74},
+}
+
+
+@cache
+def counts() -> dict[str, dict[str, int]]:
+    """In a process of its own, where no function is wrapped to check shapes."""
+    script = Path(__file__).with_name("corridors.py")
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, env=environment
+    )
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("way", LIMITS)
+def test_the_way_is_no_longer_than_recorded(way):
+    found = counts()[way]
+    assert all(value > 0 for value in found.values())
+    over = {name: value for name, value in found.items() if value > LIMITS[way][name]}
+    assert not over, f"{way}: {found}, recorded {LIMITS[way]}"
