@@ -66,14 +66,15 @@ def beam_search(
         if config.sample:
             sentences = sentences.repeated(config.nbest)
         source = model.encode(sentences.source_ids, sentences.source_mask)
-        step = _start(sentences, config, source, model.start(source, 1))
+        state, step = model.start(source, 1), _start(sentences, config)
         if config.sample:
             chances = uniforms(sentences, config, step.constraints.limits)
     covered = step.covered
     attention = "attention" in wanted or (covered is not None and covered.rule.by_attention)
     while len(step.live):
         with torch.inference_mode():  # not around `yield`: it would stay on in the caller
-            predicted = model.step(step.source, step.last, step.state, attention=attention)
+            predicted = model.step(source, step.last, state, attention=attention)
+            state = predicted.state  # nothing holds the caches of the step before any more
             if wanted:
                 shown = predicted.signals.only(wanted)
                 step.pointers.show(shown.map(lambda values: values.flatten(0, 1)))
@@ -84,7 +85,7 @@ def beam_search(
             else:
                 tokens = draw(log_probs, chances[step.live, step.length, None], config)
                 candidates = continue_with(tokens, log_probs, step.scores)
-            step = _advance(step, predicted, candidates)
+            step, source, state = _advance(step, predicted, candidates, source)
             del predicted, log_probs  # frees the largest tensors before the model runs again
         yield step
 
@@ -103,8 +104,6 @@ class SearchStep:
     live: Int[Tensor, " b"]  # places in the batch of the sentences that are not done
     constraints: Constraints
     bounds: Float64[Tensor, " b"]  # the length penalty at the length limit
-    source: Any
-    state: Any
     last: Int[Tensor, "b n"]
     scores: Float64[Tensor, "b n"]  # log-probabilities so far, best first
     covered: Covered | None  # with a coverage penalty
@@ -231,7 +230,7 @@ def continue_with(
     return Candidates(scores + values, values, torch.zeros_like(tokens), tokens)
 
 
-def _start(sentences: Sentences, config: DecodeConfig, source: Any, state: Any) -> SearchStep:
+def _start(sentences: Sentences, config: DecodeConfig) -> SearchStep:
     """Begins one empty hypothesis of each sentence."""
     ids, device, covered = sentences.source_ids, sentences.source_ids.device, None
     constraints = Constraints.of(sentences, config)
@@ -247,8 +246,6 @@ def _start(sentences: Sentences, config: DecodeConfig, source: Any, state: Any) 
         live=torch.arange(len(ids), device=device),
         constraints=constraints,
         bounds=length_penalty(constraints.limits.double(), config.length_penalty),
-        source=source,
-        state=state,
         last=last,
         scores=torch.zeros(last.shape, dtype=torch.float64, device=device),
         covered=covered,
@@ -274,8 +271,13 @@ def _allowed(logits: Float[Tensor, "b n v"], step: SearchStep) -> Float[Tensor, 
     return log_probs
 
 
-def _advance(step: SearchStep, predicted: Step, candidates: Candidates) -> SearchStep:
-    """Puts finished candidates aside, drops sentences that are done and grows the others."""
+def _advance(
+    step: SearchStep, predicted: Step, candidates: Candidates, source: Any
+) -> tuple[SearchStep, Any, Any]:
+    """Puts finished candidates aside, drops sentences that are done and grows the others.
+
+    Returns the new step, and the source and decoder state of its hypotheses.
+    """
     special, finished, covered = step.sentences.special, step.finished, step.covered
     if covered is not None:
         covered = covered.after(predicted.signals)
@@ -286,27 +288,27 @@ def _advance(step: SearchStep, predicted: Step, candidates: Candidates) -> Searc
     reachable = candidates.scores[:, 0] / step.bounds
     still = (reachable > finished.worst[step.live]).nonzero().flatten()
     if not len(still):
-        return step.ended(finished)
+        return step.ended(finished), source, predicted.state
     candidates = candidates.select(still)
     rows = (still[:, None] * step.last.shape[1] + candidates.beams).flatten()
     step.pointers.append(rows, candidates.tokens.flatten(), candidates.log_probs.flatten())
     all_stay, count = len(still) == len(step.live), step.last.numel()
     in_place = len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device))
-    return SearchStep(
+    grown = SearchStep(
         sentences=step.sentences,
         config=step.config,
         length=step.length + 1,
         live=step.live if all_stay else step.live[still],
         constraints=step.constraints if all_stay else step.constraints.select(still),
         bounds=step.bounds if all_stay else step.bounds[still],
-        source=step.source if all_stay else step.source.select(still),
-        state=predicted.state if in_place else predicted.state.select(rows),
         last=candidates.tokens,
         scores=candidates.scores,
         covered=None if covered is None else covered.select(still, rows),
         pointers=step.pointers,
         finished=finished,
     )
+    state = predicted.state if in_place else predicted.state.select(rows)
+    return grown, source if all_stay else source.select(still), state
 
 
 def _ends(
