@@ -1,5 +1,6 @@
 """The documentation says what is true: the map, the way of the data, links, and the index."""
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -74,6 +75,17 @@ def test_files_that_are_named_exist(page):
         places = (ROOT / name, ROOT / "src" / "untold" / name, page.parent / name)
         found = any(place.exists() for place in places)
         assert found or "/" not in name, f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_import_what_exists(page):
+    """Every `from untold.x import a, b` of an example in Python."""
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "untold":
+                module = importlib.import_module(str(node.module))
+                for alias in node.names:
+                    assert hasattr(module, alias.name), f"{page.name}: {alias.name}"
 
 
 def test_the_readme_is_a_first_page():
