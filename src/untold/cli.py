@@ -1,7 +1,9 @@
 """The command line: registers the commands of commands/ and turns errors into exit codes."""
 
+import contextlib
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -16,17 +18,18 @@ from untold.commands.sample import sample
 from untold.commands.score import score
 from untold.commands.train import train
 from untold.commands.translate import translate
-from untold.errors import UntoldError
+from untold.failures import explain_failure
 from untold.threads import choose_at_startup
+from untold.version import __version__
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "options"]
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Neural machine translation that knows what it has said and what is still untold.",
 )
 for _command in (
     *(train, translate, score, evaluate, align, compare),
@@ -35,14 +38,36 @@ for _command in (
     app.command()(_command)
 
 
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Neural machine translation that knows what it has said and what is still untold."""
+    if version:
+        print(f"untold {__version__}")
+        raise typer.Exit
+
+
 def main() -> None:
-    """Run the command line; a mistake of the user is one line and exit code 2."""
+    """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
     choose_at_startup()
     try:
-        app()
-    except UntoldError as error:
-        print(f"untold: {error}", file=sys.stderr)
-        sys.exit(2)
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:  # None: it was closed before we started
+                sys.stdout.flush()  # here, where a full disk can still be reported
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         sys.exit(141)  # the shell reports 141 for a process that SIGPIPE ended
+    except Exception as error:
+        failure = explain_failure(error)
+        _silence_stdout()
+        print(f"untold: {failure.line}", file=sys.stderr)
+        sys.exit(failure.code)
+
+
+def _silence_stdout() -> None:
+    """Sends what is left in the buffer nowhere, so that it fails no second time at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from untold.version import __version__
+
 SENTENCES = ["a dog sees a cat .", "the cat sees the dog .", "a cat sleeps .", "the dog sleeps ."]
 CONFIG = """
 [data]
@@ -187,3 +189,57 @@ def test_the_tour_of_the_public_face(folder: Path) -> None:
         timeout=300,
     )
     assert run.stdout.strip().endswith("2")
+
+
+def test_the_version_is_printed():
+    assert untold("--version") == f"untold {__version__}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["info", "translate"])
+def test_a_full_disk_behind_standard_output_is_one_line(folder: Path, command: str) -> None:
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "untold", command, str(folder / "run")],
+            input=b"a cat sleeps .\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert run.returncode == 2
+    assert run.stderr.count(b"\n") == 1
+    assert b"No space left on device: free some space" in run.stderr
+
+
+def test_a_closed_standard_input_is_one_line(folder: Path) -> None:
+    script = f"exec {sys.executable} -m untold translate {folder / 'run'} <&-"
+    run = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "untold: standard input is closed: name a file to translate\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--out", "missing/hypotheses"), "there is no directory"),
+        (("--out", "."), "is a directory: name a file"),
+        (("--tokenize", "xx"), "unknown tokenizer xx for BLEU; known: 13a, char"),
+    ],
+)
+def test_evaluate_checks_its_options_before_it_translates(
+    folder: Path, options: tuple[str, str], expected: str
+) -> None:
+    texts = ("--source", folder / "train.src", "--reference", folder / "train.tgt")
+    assert expected in untold("evaluate", folder / "run", *texts, *options, code=2)
+
+
+@pytest.mark.parametrize("last", ["0", "-1"])
+def test_an_average_of_no_checkpoints_is_refused(folder: Path, last: str) -> None:
+    assert "should be greater than or equal to 1" in untold(
+        "average", folder / "run", "--last", last, "--out", folder / "mean", code=2
+    )
+
+
+def test_deeply_nested_settings_are_one_line(folder: Path) -> None:
+    deep = folder / "deep.toml"
+    deep.write_text("x = " + "[" * 5000 + "]" * 5000 + "\n")
+    assert untold("train", deep, code=2).count("\n") == 1

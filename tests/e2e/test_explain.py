@@ -162,7 +162,7 @@ def test_translate_prints_assignments_if_the_model_has_them(folder: Path) -> Non
         ("layers", ["--source", " "], "blank"),
         ("layers", ["--source", "ab cd ef gh " * 60], "(data.max_tokens)"),
         ("layers", ["--source", "a", "--target", "b", "--target", "c"], "1 sources but 2 targets"),
-        ("model", ["--source", "a", "--out", "absent/x.json"], "could not be written"),
+        ("model", ["--source", "a", "--out", "absent/x.json"], "there is no directory"),
     ],
 )
 def test_a_mistake_is_one_clear_line(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from untold.commands.options import check_output
 from untold.errors import UntoldError
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _check_outputs(
     out: Path | None, save: Path | None, gold: Path | None, write_words: bool
 ) -> None:
     """Finds mistakes before hours of training."""
+    check_output(out)
     if not (out or save or gold):
         raise UntoldError("nothing to do with the links: give --out, --save or --gold")
     if save and save.exists():

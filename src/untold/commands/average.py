@@ -11,7 +11,7 @@ __all__ = ["average"]
 def average(
     run: Annotated[Path, typer.Argument(help="A training run.")],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
-    last: Annotated[int, typer.Option(help="How many of the newest checkpoints.")] = 5,
+    last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
 ) -> None:
     """Average the weights of a run's last checkpoints into one model."""
     from untold.storage.checkpoint_averaging import average_models, last_checkpoints

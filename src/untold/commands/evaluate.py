@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.commands.options import AsJson, Model, Settings, check_output, load_translator
 from untold.errors import UntoldError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def evaluate(
     from untold.corpus.lines import read_parallel
     from untold.evaluation.metrics import MetricOptions, score_corpus
 
+    check_output(out)
     translator = load_translator(model, settings)
     texts = read_parallel(source, reference)
     if alignments is not None or overlap:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import Model, Settings, load_translator
+from untold.commands.options import Model, Settings, check_output, load_translator
 
 __all__ = ["explain"]
 
@@ -32,6 +32,7 @@ def explain(
 
     if out is not None:
         check_format(out)  # before the model is loaded
+        check_output(out)
     translator = load_translator(model, settings)
     if out is not None:
         check_format(out, explanation_kind(translator))  # before anything is translated

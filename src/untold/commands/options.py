@@ -1,5 +1,6 @@
 """Options that several commands share, and loading a translator with them."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ from untold.errors import UntoldError
 if TYPE_CHECKING:
     from untold.translator import Translator
 
-__all__ = ["AsJson", "Model", "Settings", "decode_changes", "load_translator"]
+__all__ = ["AsJson", "Model", "Settings", "check_output", "decode_changes", "load_translator"]
 
 Model = Annotated[Path, typer.Argument(help="A model directory or a training run.")]
 Settings = Annotated[
@@ -19,6 +20,19 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as decode.beam=8."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def check_output(path: Path | None) -> None:
+    """Refuses a file that cannot be written, before hours of work are spent on it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise UntoldError(f"{path}: is a directory: name a file")
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise UntoldError(f"{path}: there is no directory {parent}: create it first")
+    if not os.access(path if path.exists() else parent, os.W_OK):
+        raise UntoldError(f"{path}: may not be written to: choose another place")
 
 
 def load_translator(

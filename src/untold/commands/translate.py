@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.errors import UntoldError
 
 __all__ = ["translate"]
 
@@ -42,4 +43,6 @@ def translate(
 def _lines(file: Path | None) -> Iterator[str]:
     from untold.corpus.lines import read_lines, split_lines
 
+    if file is None and sys.stdin is None:
+        raise UntoldError("standard input is closed: name a file to translate")
     return split_lines(sys.stdin.buffer, "standard input") if file is None else read_lines(file)

@@ -19,8 +19,9 @@ point of the group `untold.metrics`.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, get_args, runtime_checkable
 
+from untold.config import DataConfig
 from untold.errors import UntoldError
 from untold.metric_registry import METRICS, metric_has, metrics_with
 
@@ -58,6 +59,13 @@ class MetricOptions:
     tokenize: str = "13a"  # sacreBLEU's name of the tokenizer for BLEU and GLEU
     lowercase: bool = False
     aligner: Path | None = None  # a directory that `untold align --save` wrote, for CDR
+
+    def __post_init__(self) -> None:
+        known = get_args(DataConfig.model_fields["bleu_tokenize"].annotation)
+        if self.tokenize not in known:
+            raise UntoldError(
+                f"unknown tokenizer {self.tokenize} for BLEU; known: {', '.join(known)}"
+            )
 
 
 @runtime_checkable

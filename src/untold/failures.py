@@ -1,0 +1,102 @@
+"""The last stop of every exception: one line for a person, with a cure, and an exit code.
+
+Mistakes in the input and limits of the machine end with exit code 2, as an UntoldError does.
+Anything else is a mistake in untold: its traceback goes to a file, and the exit code is 70.
+"""
+
+import errno
+import os
+import tempfile
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from untold.errors import UntoldError
+
+__all__ = ["INTERNAL", "MISTAKE", "Failure", "explain_failure"]
+
+MISTAKE = 2  # of the input or the machine; also the code of a wrong option
+INTERNAL = 70  # of untold; EX_SOFTWARE of sysexits.h
+
+_CURES = {
+    errno.ENOSPC: "free some space, or write to another disk, and run the command again",
+    errno.EDQUOT: "free some space, or write to another disk, and run the command again",
+    errno.EACCES: "choose a place that you may use, or change its permissions",
+    errno.EPERM: "choose a place that you may use, or change its permissions",
+    errno.EROFS: "choose a place that can be written to",
+    errno.ENOENT: "check the path, and create its directory first",
+    errno.ENOTDIR: "check the path: a part of it is a file",
+    errno.EISDIR: "name a file, not a directory",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "close other files, or raise the limit (ulimit -n)",
+    errno.ENFILE: "close other programs, or raise the limit of open files",
+    errno.EIO: "look at the disk and its cables: the device does not answer",
+    errno.EBADF: "connect standard input and output to something that is open",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Tells a person what went wrong, and the shell which code to return."""
+
+    line: str
+    code: int
+
+
+def explain_failure(error: BaseException, directory: Path | None = None) -> Failure:
+    """Finds the line and the exit code of an exception that no command has handled.
+
+    The traceback of an unexpected one is written to `directory`, by default the temporary one.
+    """
+    if isinstance(error, UntoldError):
+        return Failure(str(error), MISTAKE)
+    if isinstance(error, OSError):
+        return Failure(_explain_os_error(error), MISTAKE)
+    if isinstance(error, UnicodeError):
+        return Failure(
+            f"{error}: the text does not fit the encoding of the terminal or file: set "
+            "PYTHONIOENCODING=utf-8, or convert the text to UTF-8",
+            MISTAKE,
+        )
+    if isinstance(error, RecursionError):
+        return Failure("the input is nested too deeply: write it with fewer levels", MISTAKE)
+    if isinstance(error, MemoryError) or _is_out_of_memory(error):
+        return Failure(
+            "not enough memory: lower train.batch_tokens, decode.batch_tokens, decode.beam or the "
+            f"sizes of [model], or use a larger machine ({_first_line(error) or 'no details'})",
+            MISTAKE,
+        )
+    if type(error).__name__ == "SafetensorError":
+        return Failure(f"a damaged model file: {_first_line(error)}: get it again", MISTAKE)
+    return _explain_unexpected(error, directory or Path(tempfile.gettempdir()))
+
+
+def _explain_os_error(error: OSError) -> str:
+    place = error.filename if error.filename is not None else "reading or writing"
+    if isinstance(place, bytes):
+        place = os.fsdecode(place)
+    cure = _CURES.get(error.errno or 0, "mend that and run the command again")
+    return f"{place}: {error.strerror or error}: {cure}"
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Recognises torch's errors, which are RuntimeErrors."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in text or "out of memory" in text
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200]
+
+
+def _explain_unexpected(error: BaseException, directory: Path) -> Failure:
+    report = "".join(traceback.format_exception(error))
+    what = f"unexpected {type(error).__name__}: {_first_line(error)}"
+    path = directory / f"untold-traceback-{os.getpid()}.txt"
+    try:
+        path.write_text(report, encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return Failure(f"{what}; this is a mistake in untold:\n{report}", INTERNAL)
+    return Failure(f"{what}; this is a mistake in untold: the traceback is in {path}", INTERNAL)
