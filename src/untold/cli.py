@@ -3,9 +3,10 @@
 import contextlib
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from untold.commands.align import align
 from untold.commands.average import average
@@ -24,7 +25,23 @@ from untold.version import __version__
 
 __all__ = ["app", "main", "options"]
 
+
+class _ReaderGoneError(Exception):
+    """Nobody reads standard output any more."""
+
+
+class _Commands(TyperGroup):
+    """Keeps a broken pipe from typer, which would end with exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGoneError from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,
     no_args_is_help=True,
     invoke_without_command=True,
@@ -57,7 +74,7 @@ def main() -> None:
         finally:
             if sys.stdout is not None:  # None: it was closed before we started
                 sys.stdout.flush()  # here, where a full disk can still be reported
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGoneError):
         _silence_stdout()
         sys.exit(141)  # the shell reports 141 for a process that SIGPIPE ended
     except Exception as error:

@@ -243,3 +243,16 @@ def test_deeply_nested_settings_are_one_line(folder: Path) -> None:
     deep = folder / "deep.toml"
     deep.write_text("x = " + "[" * 5000 + "]" * 5000 + "\n")
     assert untold("train", deep, code=2).count("\n") == 1
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(folder: Path) -> None:
+    many = folder / "many"
+    many.write_text("a cat sleeps .\n" * 5000)
+    command = [sys.executable, "-m", "untold", "translate", str(folder / "run"), str(many)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        assert run.stdout.readline().strip()
+        run.stdout.close()
+        assert run.wait(timeout=300) == 141
+        assert run.stderr.read() == b""
