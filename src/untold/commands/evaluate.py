@@ -92,9 +92,11 @@ def _make_metrics(names: list[str], options: "MetricOptions") -> list[Any]:
 
 
 def _translate(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
+    from untold.durable import write_file
+
     hypotheses = [each.text for each in translator.translate(sources)]
     if out is not None:
-        out.write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+        write_file(out, "".join(f"{text}\n" for text in hypotheses).encode())
     return hypotheses
 
 

@@ -7,13 +7,14 @@ unpack, parse and, for a dataset of a hub, fetch it again, and it might have cha
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from untold.config import CorpusConfig
 from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
+from untold.durable import writing
 
 __all__ = ["CorpusText"]
 
@@ -55,11 +56,16 @@ class CorpusText:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._closing.close()
+        with suppress(OSError):  # of a full disk, which was told before; the copy is not needed now
+            self._closing.close()
         self._copy = None
 
     def _read(self) -> IO[str]:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        with writing(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            return self._copy_pairs()
+
+    def _copy_pairs(self) -> IO[str]:
         file = tempfile.TemporaryFile(  # noqa: SIM115 (__exit__ closes it)
             "w+", encoding="utf-8", newline="\n", dir=self._directory
         )
@@ -68,4 +74,5 @@ class CorpusText:
             for pair in read_pairs(corpus, self.root):
                 row = [pair.source, pair.target, pair.line, pair.file]
                 copy.write(json.dumps(row, ensure_ascii=False) + "\n")
+        copy.flush()  # here, where a full disk is told with its place
         return copy

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from untold.errors import UntoldError
+from untold.failures import reason_and_cure
 
 __all__ = ["count_lines", "open_bytes", "read_lines", "read_parallel", "split_lines"]
 
@@ -72,4 +73,4 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UntoldError(f"{path}: not a whole .gz file ({error}): get it again") from None
     except OSError as error:
-        raise UntoldError(f"{path}: {error.strerror or error}") from None
+        raise UntoldError(f"{path}: {reason_and_cure(error)}") from None

@@ -4,6 +4,8 @@ Nothing in a model directory is ever executed, and every file is checked against
 it is used.
 """
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,10 +34,12 @@ __all__ = [
     "read_tensors",
     "save_model",
     "step_directories",
+    "write_tensors",
 ]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BEST, CHECKPOINTS = "best", "checkpoints"
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")  # how safetensors, which is Rust, cites errno
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def fill_model_directory(directory: Path, trained: TrainedModel) -> None:
     """Writes a model's files to a directory that the caller seals with a manifest."""
     (directory / CONFIG).write_text(trained.config.model_dump_json(indent=1) + "\n")
     trained.tokenizers.save(directory)
-    save_file(named_weights(trained.model), directory / WEIGHTS)
+    write_tensors(directory / WEIGHTS, named_weights(trained.model))
 
 
 def named_weights(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -93,6 +97,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise UntoldError(f"{path}: not a readable safetensors file: {error}") from None
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes a safetensors file; a full disk is an OSError here, as for any other file."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        if found := _SYSTEM_ERROR.search(str(error)):
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), str(path)) from error
+        raise
 
 
 def find_model(path: Path) -> Path:

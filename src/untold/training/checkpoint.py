@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from untold.durable import new_directory, verify_directory
@@ -25,6 +24,7 @@ from untold.storage.model_directory import (
     read_tensors,
     save_model,
     step_directories,
+    write_tensors,
 )
 from untold.training.progress import Progress
 
@@ -67,7 +67,7 @@ class Checkpoints:
         path = self.run / CHECKPOINTS / _name(progress.step)
         with new_directory(path, replace=True) as directory:
             fill_model_directory(directory, trained)
-            save_file(memory, directory / OPTIMIZER)
+            write_tensors(directory / OPTIMIZER, memory)
             document = {"progress": progress.as_json(), "facts": facts}
             (directory / PROGRESS).write_text(json.dumps(document, indent=1) + "\n")
         written = step_directories(self.run / CHECKPOINTS)

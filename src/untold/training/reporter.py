@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from untold.durable import write_file
+from untold.durable import write_file, writing
 
 __all__ = ["NullReporter", "Reporter"]
 
@@ -69,8 +69,9 @@ class Reporter:
         figures = {name: _finite(value) for name, value in figures.items()}
         record = {"kind": kind, "step": step, "time": round(time.time(), 3), **figures}
         if self._file is not None:
-            self._file.write(json.dumps(record, allow_nan=False) + "\n")
-            self._file.flush()
+            with writing(self.run / METRICS):
+                self._file.write(json.dumps(record, allow_nan=False) + "\n")
+                self._file.flush()
         if self._board is not None:
             for name, value in figures.items():
                 if value is not None:
