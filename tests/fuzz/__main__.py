@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fuzz.runner import Finding, fuzz, work
+from fuzz.runner import Finding, Limits, fuzz, work
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
 def _fuzz(seed: int, numbers: range, seconds: float) -> int:
     findings = 0
     with tempfile.TemporaryDirectory(prefix="untold-fuzz-") as folder:
-        for each in fuzz(Path(folder), seed, numbers, seconds):
+        for each in fuzz(Path(folder), seed, numbers, Limits(seconds)):
             if not isinstance(each, Finding):
                 print(f"seed {seed}: {each} cases, {findings} findings")
                 continue
