@@ -208,7 +208,10 @@ def _command_line(dice: random.Random, folder: Path) -> Case:
         if isinstance(info, ArgumentInfo):
             arguments.append(value)
         else:
-            option = next(iter(info.param_decls or ()), f"--{parameter.name.replace('_', '-')}")
+            # typer takes the first name of an annotated option for its default.
+            names = [*(info.param_decls or ()), str(info.default)]
+            named = (each for each in names if each.startswith("--"))
+            option = next(named, f"--{parameter.name.replace('_', '-')}")
             arguments += [option] if "bool" in str(get_args(hint)[0]) else [option, value]
     if name == "train":
         arguments += _train(()).arguments[2:]
