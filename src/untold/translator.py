@@ -1,5 +1,6 @@
 """The translator: text in, Translation out, for the command line, validation and notebooks."""
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from untold.decoding import (
     score_pairs,
 )
 from untold.errors import UntoldError
+from untold.memory_estimate import estimate_search
 from untold.models.seq2seq import NO_SIGNALS, Signals, SignalsMixin
 from untold.storage.model_directory import TrainedModel, load_model
 
@@ -82,6 +84,8 @@ class Translator:
         self.decode: DecodeConfig = decode or first.config.decode
         self.device = self.codec.device
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
+        shapes = [each.config.model for each in models]
+        self._cost = estimate_search(self.decode, shapes, self.tokenizers.sizes[1], self.device)
 
     def with_decoding(self, **settings: object) -> "Translator":
         """Returns a translator of the same models with other settings of DecodeConfig, checked."""
@@ -207,6 +211,9 @@ class Translator:
         segments = self._segments(texts, prefixes)
         found: dict[int, list[Hypothesis]] = {}
         lengths = [len(segment.ids) + 1 for segment in segments]
+        # Where memory is short, a sentence counts as more tokens, so that batches become smaller.
+        start, slope = self._cost.of_sentence, self._cost.of_token
+        lengths = [max(length, math.ceil(start + slope * length)) for length in lengths]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
             steps = beam_search(self._model, sentences, self.decode, wanted)

@@ -234,7 +234,7 @@ def test_evaluate_checks_its_options_before_it_translates(
 
 @pytest.mark.parametrize("last", ["0", "-1"])
 def test_an_average_of_no_checkpoints_is_refused(folder: Path, last: str) -> None:
-    assert "should be greater than or equal to 1" in untold(
+    assert f"{last}: must be a whole number from 1 to 1,000" in untold(
         "average", folder / "run", "--last", last, "--out", folder / "mean", code=2
     )
 

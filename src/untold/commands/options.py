@@ -1,18 +1,30 @@
 """Options that several commands share, and loading a translator with them."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 
 if TYPE_CHECKING:
     from untold.translator import Translator
 
-__all__ = ["AsJson", "Model", "Settings", "check_output", "decode_changes", "load_translator"]
+__all__ = [
+    "LARGEST_SEED",
+    "AsJson",
+    "Model",
+    "Settings",
+    "check_output",
+    "decode_changes",
+    "load_translator",
+    "number_option",
+]
+
+Number = TypeVar("Number", int, float)
+LARGEST_SEED = 2**63 - 1  # that of untold.config, which is slow to import
 
 Model = Annotated[Path, typer.Argument(help="A model directory or a training run.")]
 Settings = Annotated[
@@ -20,6 +32,30 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as decode.beam=8."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def number_option(least: Number, most: Number, meaning: str) -> Any:
+    """Makes an option that is a number within limits; a whole one if the limits are."""
+    is_whole = isinstance(least, int)
+    return typer.Option(
+        parser=_number_parser(int if is_whole else float, least, most),
+        metavar="INTEGER" if is_whole else "NUMBER",
+        help=meaning,
+    )
+
+
+def _number_parser(kind: type[Number], least: Number, most: Number) -> Callable[[str], Number]:
+    def parse(text: str) -> Number:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = None
+        if number is None or not least <= number <= most:  # also refuses NaN
+            what = "a whole number" if kind is int else "a number"
+            raise typer.BadParameter(f"{shorten(text)}: must be {what} from {least:,} to {most:,}")
+        return number
+
+    return parse
 
 
 def check_output(path: Path | None) -> None:

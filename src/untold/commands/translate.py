@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.commands.options import AsJson, Model, Settings, load_translator, number_option
 from untold.errors import UntoldError
 
 __all__ = ["translate"]
@@ -17,8 +17,8 @@ __all__ = ["translate"]
 def translate(
     model: Model,
     file: Annotated[Path | None, typer.Argument(help="Text, a line each [standard input].")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step.")] = None,
-    nbest: Annotated[int | None, typer.Option(help="Translations of each line.")] = None,
+    beam: Annotated[int | None, number_option(1, 1000, "Hypotheses kept at each step.")] = None,
+    nbest: Annotated[int | None, number_option(1, 1000, "Translations of each line.")] = None,
     ensemble: Annotated[
         list[Path] | None, typer.Option("--with", help="Another model to ensemble with.")
     ] = None,

@@ -15,7 +15,18 @@ from untold.config.model_config import (
     SeparatorConfig,
     model_config_class,
 )
-from untold.config.section import Count, CountOrZero, Fraction, Weight
+from untold.config.section import (
+    Count,
+    CountOrZero,
+    DropRate,
+    Factor,
+    Fraction,
+    Layers,
+    Section,
+    Share,
+    Weight,
+    Width,
+)
 from untold.config.sequence_config import SequenceConfig
 from untold.config.train_config import TrainConfig
 
@@ -31,14 +42,20 @@ __all__ = [
     "CountOrZero",
     "DataConfig",
     "DecodeConfig",
+    "DropRate",
+    "Factor",
     "Fraction",
+    "Layers",
     "ModelConfig",
+    "Section",
     "SeparatorConfig",
     "SequenceConfig",
+    "Share",
     "Splitting",
     "TokenizerConfig",
     "TrainConfig",
     "Weight",
+    "Width",
     "load_config",
     "model_config_class",
     "override",

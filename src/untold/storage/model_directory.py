@@ -19,6 +19,7 @@ from untold.corpus.codec import TextCodec
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import MANIFEST, is_complete, new_directory, verify_directory
 from untold.errors import UntoldError
+from untold.memory_estimate import Vocabularies, check_loading
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 
@@ -85,6 +86,7 @@ def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
         raise UntoldError(f"{directory}: {CONFIG} cannot be read: {error}") from None
     config = parse_config_json(text, f"{directory}/{CONFIG}")
     tokenizers = Tokenizers.load(directory)
+    check_loading(config.model, Vocabularies(tokenizers.sizes, tokenizers.joint), str(directory))
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
         model = build_model_for(tokenizers, config.model)
     load_weights(model, directory)

@@ -10,13 +10,15 @@ from typing import Any
 import torch
 
 from untold.config import Config
+from untold.corpus.batching import PairStore
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter
 from untold.errors import UntoldError
+from untold.memory_estimate import Vocabularies, check_training
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model
-from untold.threads import ThreadKeeper, is_ours_to_choose
+from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import stop_signals
@@ -27,7 +29,7 @@ from untold.training.resume import check_unchanged, restore, run_facts
 from untold.training.sequence.rewards import Reward, make_reward
 from untold.training.sequence.sequence_objective import make_objective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
-from untold.training.training_data import prepare_data
+from untold.training.training_data import TrainingData, prepare_data
 from untold.training.validation import make_validator
 from untold.training.warm_start import WarmStart, warm_start
 
@@ -62,6 +64,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     processes = ProcessGroup.init(device.type, config.train.timeout_minutes)
     try:
         if config.train.threads is not None:
+            check_threads(config.train.threads)
             torch.set_num_threads(config.train.threads)
         if not processes.is_main:
             reporter = NullReporter(options.out, config.train.steps)
@@ -88,9 +91,8 @@ def _train(
     )
     init = options.init if checkpoint is None else None
     other = None if init is None else load_model(init)
-    with processes.main_process_first():  # it prepares the files that the others read
-        known = _tokenizers_of_weights(checkpoint, other)
-        data = prepare_data(config, known, options.out, reporter.say)
+    known = _tokenizers_of_weights(checkpoint, other)
+    data = _prepare_data(config, known, options.out, context, device)
     tokenizers = data.tokenizers
     facts = run_facts(config, data)
     if checkpoint is not None:
@@ -127,6 +129,39 @@ def _tokenizers_of_weights(
     if checkpoint is not None:
         return Tokenizers.load(checkpoint.directory)
     return None if other is None else other.tokenizers
+
+
+def _prepare_data(
+    config: Config,
+    known: Tokenizers | None,
+    out: Path,
+    context: RunContext,
+    device: torch.device,
+) -> TrainingData:
+    """Prepares the data of a run; looks before and after whether its training fits the memory."""
+    _check_memory(config, known, device)
+    with context.processes.main_process_first():  # it prepares the files that the others read
+        data = prepare_data(config, known, out, context.reporter.say)
+    _check_memory(config, data.tokenizers, device, data.train)
+    return data
+
+
+def _check_memory(
+    config: Config,
+    tokenizers: Tokenizers | None,
+    device: torch.device,
+    store: PairStore | None = None,
+) -> None:
+    """Refuses what does not fit: before tokenizing by the sizes asked for, then by real ones."""
+    if tokenizers is None:
+        size = config.tokenizer.size
+        vocabularies = Vocabularies((size, size), config.tokenizer.joint)
+    else:
+        vocabularies = Vocabularies(tokenizers.sizes, tokenizers.joint)
+    tokens = 0
+    if store is not None:  # a batch is no larger than the whole corpus
+        tokens = int(max(store.source_lengths.sum(), store.target_lengths.sum()))
+    check_training(config, vocabularies, device, min(tokens, config.train.batch_tokens))
 
 
 def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:
