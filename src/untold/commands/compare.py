@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import AsJson, Settings
+from untold.commands.options import AsJson, Settings, say_outputs_if_stopped
 from untold.errors import UntoldError
 
 __all__ = ["compare"]
@@ -42,6 +42,7 @@ def compare(
         print_comparison,
     )
 
+    say_outputs_if_stopped()
     compared = ComparedRuns(read_families(runs), read_tests(test), tuple(settings or ()))
     _check_metric(metric)
     options = MetricOptions(tokenize or compared.load_baseline().data.bleu_tokenize, lowercase)
