@@ -20,6 +20,7 @@ from untold.commands.score import score
 from untold.commands.train import train
 from untold.commands.translate import translate
 from untold.failures import explain_failure
+from untold.stopping import stop_on_signals
 from untold.threads import choose_at_startup
 from untold.version import __version__
 
@@ -69,11 +70,12 @@ def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
     choose_at_startup()
     try:
-        try:
-            app()
-        finally:
-            if sys.stdout is not None:  # None: it was closed before we started
-                sys.stdout.flush()  # here, where a full disk can still be reported
+        with stop_on_signals():
+            try:
+                app()
+            finally:
+                if sys.stdout is not None:  # None: it was closed before we started
+                    sys.stdout.flush()  # here, where a full disk can still be reported
     except (BrokenPipeError, _ReaderGoneError):
         _silence_stdout()
         sys.exit(141)  # the shell reports 141 for a process that SIGPIPE ended

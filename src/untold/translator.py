@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import overload
@@ -72,7 +72,16 @@ class Translator:
     (data.max_tokens) is translated in segments of at most that many, cut between words.
     """
 
-    def __init__(self, models: Sequence[TrainedModel], decode: DecodeConfig | None = None) -> None:
+    def __init__(
+        self,
+        models: Sequence[TrainedModel],
+        decode: DecodeConfig | None = None,
+        advance: Callable[[int], object] | None = None,
+    ) -> None:
+        """`advance` is called with a number whenever so many more texts are translated or scored.
+
+        It may raise an exception to break off.
+        """
         first = models[0]
         for other in models[1:]:
             if other.tokenizers.fingerprint != first.tokenizers.fingerprint:
@@ -83,6 +92,7 @@ class Translator:
         self.data = first.config.data
         self.decode: DecodeConfig = decode or first.config.decode
         self.device = self.codec.device
+        self._advance = advance
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
         shapes = [each.config.model for each in models]
         self._cost = estimate_search(self.decode, shapes, self.tokenizers.sizes[1], self.device)
@@ -90,7 +100,12 @@ class Translator:
     def with_decoding(self, **settings: object) -> "Translator":
         """Returns a translator of the same models with other settings of DecodeConfig, checked."""
         values = {"decode": self.decode.model_dump() | settings}
-        return Translator(self.models, parse_config(values, "decoding settings").decode)
+        decode = parse_config(values, "decoding settings").decode
+        return Translator(self.models, decode, self._advance)
+
+    def with_progress(self, advance: Callable[[int], object]) -> "Translator":
+        """Returns a translator of the same models that tells how far it is, as __init__ says."""
+        return Translator(self.models, self.decode, advance)
 
     @property
     def separates(self) -> bool:
@@ -202,6 +217,8 @@ class Translator:
             for row, hypothesis in zip(rows, hypotheses, strict=True):
                 scored = self._finish([hypothesis], ids[row][0])
                 found[row] = replace(scored, text=pairs[row][1])
+            if self._advance is not None:
+                self._advance(len(rows))
         return [found[row] for row in range(len(pairs))]
 
     def _translate(
@@ -209,6 +226,7 @@ class Translator:
     ) -> list[Translation]:
         """Searches in batches of similar length; `first` is the number of the first text."""
         segments = self._segments(texts, prefixes)
+        last_rows = {segment.text: row for row, segment in enumerate(segments)}  # of each text
         found: dict[int, list[Hypothesis]] = {}
         lengths = [len(segment.ids) + 1 for segment in segments]
         # Where memory is short, a sentence counts as more tokens, so that batches become smaller.
@@ -219,6 +237,10 @@ class Translator:
             steps = beam_search(self._model, sentences, self.decode, wanted)
             (last,) = deque(steps, maxlen=1)  # runs the search to its end
             found.update(zip(rows, last.nbest(), strict=True))
+            if self._advance is not None:
+                self._advance(sum(last_rows[segments[row].text] == row for row in rows))
+        if self._advance is not None:
+            self._advance(len(texts) - len(last_rows))  # the blank ones
         parts: list[list[Translation]] = [[] for _ in texts]
         for row, segment in enumerate(segments):
             parts[segment.text].append(self._finish(found[row], segment.ids))

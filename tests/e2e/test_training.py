@@ -130,6 +130,7 @@ def test_sigterm_saves_and_the_resumed_run_ends_as_if_nothing_had_been(config, c
     stopped = json.loads((newest(out) / "progress.json").read_text())["progress"]
     assert 1 <= stopped["step"] < 80
     assert f"step {stopped['step']}, best" in output
+    assert f"interrupted by SIGTERM: the checkpoint {newest(out).name} is saved in {out}" in output
     assert not list(out.glob(".lock"))
 
     code, output = run("untold", "train", config(**sections), "--out", out, "--set", "train.seed=9")
@@ -156,9 +157,12 @@ def test_a_second_signal_is_immediate(config, tmp_path):
         assert process.poll() is None, "it is to finish its update first"
         process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        code, _ = finish(process)
-    assert code == -signal.SIGTERM
+        code, output = finish(process)
+    assert code == 128 + signal.SIGTERM
     assert time.monotonic() - began < 2
+    assert "stopping after this update; a second Ctrl-C stops at once\n" in output
+    last = f"untold: interrupted by SIGTERM: no checkpoint is saved in {out}; run the same"
+    assert last in output and "Traceback" not in output
     assert not list((out / "checkpoints").glob("step-*"))
 
 

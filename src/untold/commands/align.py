@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untold.commands.options import check_output
+from untold.commands.options import check_output, say_outputs_if_stopped
 from untold.errors import UntoldError
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def align(
     corpora = _corpora(train_source or [], train_target or [])
     config = _aligner_config(kind=kind, source_words=source_words, target_words=target_words)
     _check_outputs(out, save, gold, write_words)
+    say_outputs_if_stopped(save, out)
     if aligner and (corpora or save):
         raise UntoldError("--aligner is trained already: leave out --train-source and --save")
     gold_links = read_alignments(gold) if gold else None

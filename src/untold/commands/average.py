@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import number_option
+from untold.commands.options import number_option, say_outputs_if_stopped
 
 __all__ = ["average"]
 
@@ -19,6 +19,7 @@ def average(
     from untold.storage.checkpoint_averaging import average_models, last_checkpoints
     from untold.storage.model_directory import save_model
 
+    say_outputs_if_stopped(out)
     paths = last_checkpoints(run, last)
     save_model(out, average_models(paths))
     print(f"{out}: the mean of {', '.join(path.name for path in paths)}")

@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import LARGEST_SEED, AsJson, Settings, number_option
+from untold.commands.options import (
+    LARGEST_SEED,
+    AsJson,
+    Settings,
+    number_option,
+    say_outputs_if_stopped,
+)
 from untold.errors import UntoldError
 
 __all__ = ["compare"]
@@ -44,6 +50,7 @@ def compare(
         print_comparison,
     )
 
+    say_outputs_if_stopped()
     compared = ComparedRuns(read_families(runs), read_tests(test), tuple(settings or ()))
     _check_metric(metric)
     options = MetricOptions(tokenize or compared.load_baseline().data.bleu_tokenize, lowercase)

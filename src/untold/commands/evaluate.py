@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from untold.commands.options import AsJson, Model, Settings, check_output, load_translator
+from untold.commands.options import (
+    AsJson,
+    Model,
+    Settings,
+    check_output,
+    load_translator,
+    say_outputs_if_stopped,
+)
 from untold.errors import UntoldError
 
 if TYPE_CHECKING:
@@ -55,6 +62,7 @@ def evaluate(
     from untold.evaluation.metrics import MetricOptions, score_corpus
 
     check_output(out)
+    say_outputs_if_stopped(out)
     translator = load_translator(model, settings)
     texts = read_parallel(source, reference)
     if alignments is not None or overlap:

@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import Model, Settings, check_output, load_translator
+from untold.commands.options import (
+    Model,
+    Settings,
+    check_output,
+    load_translator,
+    say_outputs_if_stopped,
+)
 
 __all__ = ["explain"]
 
@@ -30,6 +36,7 @@ def explain(
     from untold.introspection.explanation import explanation_kind
     from untold.report.pictures import check_format, print_explanations, write_explanations
 
+    say_outputs_if_stopped(out)
     if out is not None:
         check_format(out)  # before the model is loaded
         check_output(out)

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from untold.errors import UntoldError, shorten
+from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
     from untold.translator import Translator
@@ -19,8 +21,10 @@ __all__ = [
     "Settings",
     "check_output",
     "decode_changes",
+    "identify_file",
     "load_translator",
     "number_option",
+    "say_outputs_if_stopped",
 ]
 
 Number = TypeVar("Number", int, float)
@@ -69,6 +73,30 @@ def check_output(path: Path | None) -> None:
         raise UntoldError(f"{path}: there is no directory {parent}: create it first")
     if not os.access(path if path.exists() else parent, os.W_OK):
         raise UntoldError(f"{path}: may not be written to: choose another place")
+
+
+def say_outputs_if_stopped(*paths: Path | None) -> None:
+    """Lets the last line of a command that a signal stops say which outputs are written."""
+    before = {path: identify_file(path) for path in paths if path is not None}
+
+    def account() -> str:
+        written = [path for path, known in before.items() if identify_file(path) != known]
+        missing = [path for path in before if path not in written]
+        parts = [f"{path} is written and whole" for path in written]
+        parts += [f"{path} was not written" for path in missing]
+        if missing or not before:
+            parts.append("run the same command again")
+        return "; ".join(parts if before else ["nothing was written", *parts])
+
+    say_if_stopped(account)
+
+
+def identify_file(path: Path) -> tuple[int, int] | None:
+    """Tells a new file of this name from the one before it."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_mtime_ns
+    return None
 
 
 def load_translator(

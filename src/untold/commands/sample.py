@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import LARGEST_SEED, number_option
+from untold.commands.options import LARGEST_SEED, identify_file, number_option
+from untold.stopping import say_if_stopped
 
 __all__ = ["sample"]
 
@@ -25,4 +26,16 @@ def sample(
     """Write a corpus of a synchronous grammar: train, dev, test, with gold word alignments."""
     from untold.corpus.grammars import write_sample
 
+    before = _files(out)
+    say_if_stopped(lambda: _account(out, before))
     print(write_sample(grammar, pairs, seed, out, noise=noise))
+
+
+def _files(out: Path) -> dict[str, tuple[int, int] | None]:
+    return {path.name: identify_file(path) for path in sorted(out.glob("[!.]*"))}
+
+
+def _account(out: Path, before: dict[str, tuple[int, int] | None]) -> str:
+    new = [name for name, known in _files(out).items() if known != before.get(name)]
+    done = f"{', '.join(new)} are whole; nothing else" if new else "nothing"
+    return f"{done} was written to {out}; run the same command again"

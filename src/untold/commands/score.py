@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.stopping import say_if_stopped
 
 __all__ = ["score"]
 
@@ -24,8 +25,13 @@ def score(
 
     translator = load_translator(model, settings)
     pairs = list(zip(*read_parallel(source, target), strict=True))
+    printed = 0
+    say_if_stopped(
+        lambda: f"{printed:,} of {len(pairs):,} scores were printed; run the same command again"
+    )
     for each in translator.score(pairs):
         if as_json:
             print(json.dumps(translation_record(each), ensure_ascii=False))
         else:
             print(f"{each.log_probability:.4f}")
+        printed += 1

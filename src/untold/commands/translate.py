@@ -1,8 +1,9 @@
 """`untold translate` translates lines of text as they arrive."""
 
+import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from untold.commands.options import AsJson, Model, Settings, load_translator, number_option
 from untold.errors import UntoldError
+from untold.stopping import say_if_stopped
 
 __all__ = ["translate"]
 
@@ -30,6 +32,8 @@ def translate(
 
     translator = load_translator([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
     found = translator.stream(_lines(file), copying=as_json, assignments=as_json)
+    printed = 0
+    say_if_stopped(lambda: _account(printed))
     for number, translation in enumerate(found):
         if as_json:
             print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
@@ -38,11 +42,27 @@ def translate(
                 print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
         else:
             print(translation.text, flush=True)
+        printed = number + 1
 
 
 def _lines(file: Path | None) -> Iterator[str]:
-    from untold.corpus.lines import read_lines, split_lines
+    from untold.corpus.lines import read_descriptor, read_lines, split_lines
 
-    if file is None and sys.stdin is None:
+    if file is not None:
+        return read_lines(file)
+    if sys.stdin is None:
         raise UntoldError("standard input is closed: name a file to translate")
-    return split_lines(sys.stdin.buffer, "standard input") if file is None else read_lines(file)
+    try:
+        stream: Iterable[bytes] = read_descriptor(sys.stdin.fileno())
+    except io.UnsupportedOperation:  # a stream in memory, where nothing ever waits
+        stream = sys.stdin.buffer
+    return split_lines(stream, "standard input")
+
+
+def _account(printed: int) -> str:
+    if not printed:
+        return "nothing was translated yet"
+    return (
+        f"the translations of {printed:,} lines were printed; to go on, give it the text from "
+        f"line {printed + 1:,} on"
+    )

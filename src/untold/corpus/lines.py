@@ -7,6 +7,7 @@ a "\\r" within the line.
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,20 @@ from pathlib import Path
 from untold.errors import UntoldError
 from untold.failures import reason_and_cure
 
-__all__ = ["count_lines", "open_bytes", "read_lines", "read_parallel", "split_lines"]
+__all__ = [
+    "count_lines",
+    "open_bytes",
+    "read_descriptor",
+    "read_lines",
+    "read_parallel",
+    "split_lines",
+]
 
 _BLOCK_BYTES = 1 << 20
 
 
 def split_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decodes a binary file or standard input (`sys.stdin.buffer`); errors say `name`."""
+    """Decodes the lines of a binary file; errors say `name`."""
     for number, line in enumerate(stream, start=1):
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -31,6 +39,24 @@ def split_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
                 f"{name}:{number}:{error.start + 1}: byte 0x{content[error.start]:02x} is not "
                 f"UTF-8: convert the text first (iconv -t utf-8)"
             ) from None
+
+
+def read_descriptor(descriptor: int) -> Iterator[bytes]:
+    """Yields lines with their ends as soon as they arrive, such as those of standard input.
+
+    A thread that waits here holds no lock. One that waits inside `sys.stdin.buffer` does, and the
+    interpreter aborts if it has to shut down meanwhile.
+    """
+    parts: list[bytes] = []
+    while block := os.read(descriptor, _BLOCK_BYTES):
+        *ends, rest = block.split(b"\n")
+        for end in ends:
+            yield b"".join((*parts, end, b"\n"))
+            parts = []
+        if rest:
+            parts.append(rest)
+    if parts:
+        yield b"".join(parts)
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """One training run: sets up data, model and objective, resumes or warm-starts, and trains."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load
 from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import stop_signals
+from untold.training.interruption import Interrupted, stop_signals
 from untold.training.losses.objective import check_loss_names
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter, Reporter
@@ -69,9 +69,11 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
         if not processes.is_main:
             reporter = NullReporter(options.out, config.train.steps)
         reporter = reporter or Reporter(options.out, config.train.steps)
-        signals = stop_signals(launched=processes.world_size > 1)
-        with _lock(options.out, processes), reporter, signals as interrupted:
-            context = RunContext(processes, reporter, interrupted)
+        context = RunContext(processes, reporter, Interrupted())
+        # A launcher's processes must agree when to stop, so they note signals from the beginning.
+        patient = processes.world_size > 1
+        signals = stop_signals(context.interrupted, launched=True) if patient else nullcontext()
+        with _lock(options.out, processes), reporter, signals:
             return _train(config, options, context, device, reward)
     finally:
         processes.destroy()
@@ -109,17 +111,26 @@ def _train(
     progress = Progress() if checkpoint is None else restore(checkpoint, trained, optimizer)
     validate = None
     if data.valid is not None:
-        validate = make_validator(trained, data.valid, data.valid_pairs)
+        validate = make_validator(trained, data.valid, data.valid_pairs, context.interrupted)
     hooks = Hooks(validate, objective=objective)
     if processes.is_main:
         save = partial(checkpoints.save, trained, optimizer, facts)
         hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), objective)
     if keeper := _thread_keeper(trained, context, facts):
         hooks = replace(hooks, after_update=keeper.recheck)
-    reporter.begin(progress.step)
-    progress = Trainer(trained, optimizer, data.train, context, hooks).run(progress)
+    trainer = Trainer(trained, optimizer, data.train, context, hooks)
+    with _patience(context):
+        reporter.begin(progress.step)
+        progress = trainer.run(progress)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
+
+
+def _patience(context: RunContext) -> AbstractContextManager[object]:
+    """Lets a signal wait for the end of an update. Before the first update it stops at once."""
+    if context.processes.world_size > 1:
+        return nullcontext()
+    return stop_signals(context.interrupted, context.reporter.say)
 
 
 def _tokenizers_of_weights(

@@ -20,7 +20,7 @@ from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted
+from untold.training.interruption import Interrupted, PutOffError
 from untold.training.learning_rate_schedule import learning_rate
 from untold.training.losses.objective import Objective
 from untold.training.meter import Meter, Update
@@ -123,6 +123,8 @@ class Trainer:
         """Makes updates until the run is over; validates, saves and reports on the way."""
         if self._is_validation_due(progress):  # the interrupted run had put it off
             progress = self._validate(progress)
+            if progress.validated < progress.step:  # it is put off again
+                return progress
             self.hooks.save(progress)
         meter = Meter(self.processes, self.device, self.objective.names)
         while not is_over(progress, self.config):
@@ -135,13 +137,19 @@ class Trainer:
             self.hooks.after_update(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
-            if update.stop:  # saves at once, without a validation, since someone waits
-                self.hooks.save(progress)
-                return progress
-            if self._is_validation_due(progress):
+            is_due = not update.stop and self._is_validation_due(progress)
+            if is_due:
                 progress = self._validate(progress)
-            if progress.step % self.config.save_every == 0 or is_over(progress, self.config):
+            # A run that is to stop saves at once; its validation is put off, since someone waits.
+            stops = update.stop or (is_due and progress.validated < progress.step)
+            if (
+                stops
+                or progress.step % self.config.save_every == 0
+                or is_over(progress, self.config)
+            ):
                 self.hooks.save(progress)
+            if stops:
+                break
         return progress
 
     def update(self, progress: Progress, batches: Sequence[tuple[int, Batch]]) -> Update:
@@ -249,9 +257,10 @@ class Trainer:
         if self.hooks.validate is None:
             return replace(progress, validated=progress.step)
         self.model.eval()
-        validation = self.processes.broadcast(
-            self.hooks.validate() if self.processes.is_main else None
-        )
+        validation = self.processes.broadcast(self._run_validation())
+        if validation is None:  # a signal has arrived: the resumed run validates
+            self.interrupted.signal = self.interrupted.signal or signal.SIGTERM
+            return progress
         progress, is_best = after_validation(progress, validation, self.config)
         figures = {
             "loss": validation.loss,
@@ -262,6 +271,15 @@ class Trainer:
         if is_best:
             self.hooks.save_best(progress)
         return progress
+
+    def _run_validation(self) -> Validation | None:
+        """Validates in the main process; None if a signal broke it off, and in other processes."""
+        if self.hooks.validate is None or not self.processes.is_main:
+            return None
+        try:
+            return self.hooks.validate()
+        except PutOffError:
+            return None
 
     def _log(self, progress: Progress, meter: Meter) -> None:
         rate = learning_rate(self.config, progress.step, progress.reductions)
