@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -58,12 +58,23 @@ for _command in (
 
 @app.callback()
 def options(
+    context: typer.Context,
+    progress: Annotated[
+        Literal["auto", "plain", "none"],
+        typer.Option(
+            envvar="UNTOLD_PROGRESS",
+            help="Bars if standard error is a terminal, lines for a log, or no progress at all.",
+        ),
+    ] = "auto",
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Neural machine translation that knows what it has said and what is still untold."""
     if version:
         print(f"untold {__version__}")
         raise typer.Exit
+    from untold.report.progress_display import show
+
+    context.with_resource(show(progress))
 
 
 def main() -> None:
