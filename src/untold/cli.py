@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -62,13 +62,25 @@ for _command in (
 @app.callback()
 def options(
     context: typer.Context,
+    progress: Annotated[
+        Literal["auto", "plain", "none"],
+        typer.Option(
+            envvar="UNTOLD_PROGRESS",
+            help="Bars if standard error is a terminal, lines for a log, or no progress at all.",
+        ),
+    ] = "auto",
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Neural machine translation that knows what it has said and what is still untold."""
     if version:
         print(f"untold {__version__}")
-    elif context.invoked_subcommand is None:
+        return
+    if context.invoked_subcommand is None:
         print(context.get_help())
+        return
+    from untold.report.progress_display import show
+
+    context.with_resource(show(progress))
 
 
 def main() -> None:
@@ -77,9 +89,8 @@ def main() -> None:
     try:
         with stop_on_signals():
             try:
-                code = app(
-                    standalone_mode=False, prog_name="untold"
-                )  # typer would print four lines for an error
+                # In its standalone mode typer would print four lines for an error.
+                code = app(prog_name="untold", standalone_mode=False)
             finally:
                 if sys.stdout is not None:  # None: it was closed before we started
                     sys.stdout.flush()  # here, where a full disk can still be reported

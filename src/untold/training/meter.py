@@ -46,14 +46,22 @@ class Meter:
         sums = self._processes.all_reduce_sum(
             [self._parts[name] for name in self._names], self._device
         )
+        figures = self._means(sums)
+        self._clear()
+        return figures
+
+    def peek(self) -> dict[str, float | int | None]:
+        """Returns the figures so far without a new beginning, as this process alone knows them."""
+        share = self._processes.world_size
+        return self._means([self._parts[name] * share for name in self._names])
+
+    def _means(self, sums: list[float]) -> dict[str, float | int | None]:
         figures: dict[str, float | int | None] = {
             name: value / self._tokens if self._tokens else None
             for name, value in zip(self._names, sums, strict=True)
         }
         speed = round(self._all_tokens / self._seconds)
-        figures |= {"norm": self._norm, "tokens_per_second": speed}
-        self._clear()
-        return figures
+        return figures | {"norm": self._norm, "tokens_per_second": speed}
 
     def _clear(self) -> None:
         self._tokens, self._all_tokens, self._seconds, self._norm = 0, 0, 0.0, 0.0

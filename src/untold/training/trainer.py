@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,7 @@ class Trainer:
             progress = replace(progress, seconds=progress.seconds + seconds)
             meter.add(update, seconds)
             self.reporter.step(progress.step)
+            self.reporter.show_figures(partial(self._figures, progress, meter.peek))
             self.hooks.after_update(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
@@ -282,9 +284,13 @@ class Trainer:
             return None
 
     def _log(self, progress: Progress, meter: Meter) -> None:
+        self.reporter.metrics("train", progress.step, self._figures(progress, meter.figures))
+
+    def _figures(
+        self, progress: Progress, means: Callable[[], dict[str, float | int | None]]
+    ) -> dict[str, float | int | None]:
         rate = learning_rate(self.config, progress.step, progress.reductions)
-        figures = meter.figures() | {"rate": rate, "epoch": progress.epoch}
-        self.reporter.metrics("train", progress.step, figures)
+        return means() | {"rate": rate, "epoch": progress.epoch}
 
     def _report_skipped(self, progress: Progress, update: Update, rows: list[np.ndarray]) -> None:
         """Names the pairs whose loss is not finite, or all of them if every loss is finite."""
