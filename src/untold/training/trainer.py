@@ -121,10 +121,10 @@ class Trainer:
 
     def run(self, progress: Progress) -> Progress:
         """Makes updates until the run is over; validates, saves and reports on the way."""
+        meter = Meter(self.processes, self.device, self.objective.names, progress.unlogged)
         if self._is_validation_due(progress):  # the interrupted run had put it off
             progress = self._validate(progress)
-            self.hooks.save(progress)
-        meter = Meter(self.processes, self.device, self.objective.names)
+            progress = self._save(progress, meter)
         while not is_over(progress, self.config):
             began = time.perf_counter()
             update, progress = self._advance(progress)
@@ -136,12 +136,11 @@ class Trainer:
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
             if update.stop:  # saves at once, without a validation, since someone waits
-                self.hooks.save(progress)
-                return progress
+                return self._save(progress, meter)
             if self._is_validation_due(progress):
                 progress = self._validate(progress)
             if progress.step % self.config.save_every == 0 or is_over(progress, self.config):
-                self.hooks.save(progress)
+                progress = self._save(progress, meter)
         return progress
 
     def update(self, progress: Progress, batches: Sequence[tuple[int, Batch]]) -> Update:
@@ -261,6 +260,12 @@ class Trainer:
         self.reporter.metrics("valid", progress.step, figures)
         if is_best:
             self.hooks.save_best(progress)
+        return progress
+
+    def _save(self, progress: Progress, meter: Meter) -> Progress:
+        """Saves a checkpoint with the sums of the log line that is still to come."""
+        progress = replace(progress, unlogged=meter.unlogged())
+        self.hooks.save(progress)
         return progress
 
     def _log(self, progress: Progress, meter: Meter) -> None:
