@@ -74,7 +74,7 @@ def options(
     """Neural machine translation that knows what it has said and what is still untold."""
     if version:
         print(f"untold {__version__}")
-        return
+        raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
         return
@@ -109,7 +109,7 @@ def main() -> None:
 def _explain_usage(error: Any) -> str:
     """Words a mistake in the command line: what is wrong, and where its options are listed."""
     place = error.ctx.command_path if error.ctx is not None else "untold"
-    message = error.format_message().removesuffix(".")
+    message = error.format_message().removesuffix(".").replace("Value error, ", "")
     return f"{message[:1].lower()}{message[1:]}: see {place} --help"
 
 

@@ -142,7 +142,7 @@ def _read(directory: Path) -> Checkpoint:
     verify_directory(directory)
     try:
         document = json.loads((directory / PROGRESS).read_text(encoding="utf-8"))
-        return Checkpoint(directory, Progress(**document["progress"]), document["facts"])
+        return Checkpoint(directory, Progress.from_json(document["progress"]), document["facts"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UntoldError(f"{directory}: {PROGRESS} cannot be used: {error}") from None
 

@@ -122,12 +122,12 @@ class Trainer:
 
     def run(self, progress: Progress) -> Progress:
         """Makes updates until the run is over; validates, saves and reports on the way."""
+        meter = Meter(self.processes, self.device, self.objective.names, progress.unlogged)
         if self._is_validation_due(progress):  # the interrupted run had put it off
             progress = self._validate(progress)
             if progress.validated < progress.step:  # it is put off again
                 return progress
-            self.hooks.save(progress)
-        meter = Meter(self.processes, self.device, self.objective.names)
+            progress = self._save(progress, meter)
         while not is_over(progress, self.config):
             began = time.perf_counter()
             update, progress = self._advance(progress)
@@ -149,7 +149,7 @@ class Trainer:
                 or progress.step % self.config.save_every == 0
                 or is_over(progress, self.config)
             ):
-                self.hooks.save(progress)
+                progress = self._save(progress, meter)
             if stops:
                 break
         return progress
@@ -282,6 +282,12 @@ class Trainer:
             return self.hooks.validate()
         except PutOffError:
             return None
+
+    def _save(self, progress: Progress, meter: Meter) -> Progress:
+        """Saves a checkpoint with the sums of the log line that is still to come."""
+        progress = replace(progress, unlogged=meter.unlogged())
+        self.hooks.save(progress)
+        return progress
 
     def _log(self, progress: Progress, meter: Meter) -> None:
         self.reporter.metrics("train", progress.step, self._figures(progress, meter.figures))
