@@ -71,7 +71,11 @@ def load_thot(config: AlignerConfig, folder: Path) -> ThotModels:
     for name in _FILES:
         model = getattr(_thot(), _STAGES[config.kind][-1])()
         _prepare(model, config)
-        if not model.load(str(folder / name)):
+        try:
+            is_loaded = model.load(str(folder / name))
+        except (RuntimeError, ValueError):  # of its own parsers
+            is_loaded = False
+        if not is_loaded:
             raise UntoldError(f"{folder / name}: thot could not read its model: train it again")
         models.append(model)
     return ThotModels(*models)
