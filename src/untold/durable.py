@@ -334,7 +334,7 @@ def _holder(descriptor: int) -> _Process | None:
     try:
         fields = json.loads(os.pread(descriptor, 4096, 0))
         return _Process(str(fields["host"]), int(fields["pid"]), int(fields["started"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

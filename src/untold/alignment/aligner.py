@@ -5,18 +5,15 @@ Words that it has not seen are linked by their position. The models are thot's, 
 dependency (the extra `align`).
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from pydantic import ValidationError
-
 from untold.alignment.thot_models import load_thot, train_thot
 from untold.alignment.word_splitting import refuse_unsegmented, splitter
-from untold.config import AlignerConfig
+from untold.config import AlignerConfig, check_section_json
 from untold.corpus.alignments import Alignment
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
@@ -116,10 +113,8 @@ def load_aligner(path: Path) -> Aligner:
     if not (path / _CONFIG).is_file():
         raise UntoldError(f"{path}: no aligner there: make one with untold align --save {path}")
     verify_directory(path)
-    try:
-        config = AlignerConfig.model_validate(json.loads((path / _CONFIG).read_bytes()))
-    except (ValueError, ValidationError) as error:
-        raise UntoldError(f"{path / _CONFIG}: {error}") from None
+    file = path / _CONFIG
+    config = check_section_json(AlignerConfig, file.read_bytes(), str(file))
     return Aligner(config, load_thot(config, path))
 
 

@@ -90,16 +90,12 @@ def _corpora(sources: Sequence[Path], targets: Sequence[Path]) -> list[tuple[Pat
 
 def _aligner_config(**given: str | None) -> "AlignerConfig":
     """Checks the options that were given; the others have their defaults."""
-    from pydantic import ValidationError
+    from untold.config import AlignerConfig, check_section
 
-    from untold.config import AlignerConfig
-
-    try:
-        return AlignerConfig.model_validate({k: v for k, v in given.items() if v is not None})
-    except ValidationError as error:
-        problem = error.errors()[0]
-        option = str(problem["loc"][0]).replace("_", "-")
-        raise UntoldError(f"--{option} {problem['input']}: {problem['msg']}") from None
+    values = {name: value for name, value in given.items() if value is not None}
+    return check_section(
+        AlignerConfig, values, "align", lambda names: f"--{names[0]}".replace("_", "-")
+    )
 
 
 def _check_outputs(

@@ -22,7 +22,7 @@ from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import FilterReport, Limits, reason_to_drop
 from untold.corpus.readers import Pair
 from untold.durable import new_directory, remove_litter, verify_directory
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 
 __all__ = ["PairEncoder", "Store", "build_store", "open_store", "prepare"]
 
@@ -164,8 +164,8 @@ def open_store(directory: Path) -> Store:
             (_map(directory / "source.offsets"), _map(directory / "target.offsets")),
             _map(directory / "lines"),
         )
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UntoldError(f"{directory}: not a store: {error!r}") from error
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UntoldError(f"{directory}: not a store: {shorten(repr(error))}") from error
 
 
 class _Writer:

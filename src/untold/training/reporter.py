@@ -140,7 +140,7 @@ def _cut_metrics(path: Path, step: int) -> None:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + b"\n")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a line that a crash cut short
     write_file(path, b"".join(kept))
 
