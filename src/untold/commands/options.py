@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from untold.errors import UntoldError
+from untold.feedback import task
 from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def load_translator(
     """Loads one or more models; --set and the given flags change their settings of decoding."""
     from untold.translator import load
 
-    translator = load(paths)
+    shown = paths if isinstance(paths, list) else [paths]
+    with task(f"loading {', '.join(map(str, shown))}"):
+        translator = load(paths)
     changes = decode_changes(settings or ())
     given = {name: value for name, value in flags.items() if value is not None}
     if given.get("nbest", 1) > translator.decode.beam and "beam" not in given:
