@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from untold.errors import UntoldError, shorten
+from untold.feedback import task
 from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ def load_translator(
     given = {name: value for name, value in flags.items() if value is not None}
     for name in given.keys() & changes.keys():
         raise UntoldError(f"--{name} and --set decode.{name} name the same setting: give one")
-    translator = load(paths)
+    shown = paths if isinstance(paths, list) else [paths]
+    with task(f"loading {', '.join(map(str, shown))}"):
+        translator = load(paths)
     changes |= given
     if given.get("nbest", 1) > translator.decode.beam and "beam" not in changes:
         changes["beam"] = given["nbest"]  # an n-best list needs a beam of at least its size
