@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -29,6 +29,10 @@ __all__ = ["app", "main", "options"]
 
 # Any mistake in a command line; typer has no public name for it, and has moved it before.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+if TYPE_CHECKING:
+    from typer import Context as _Context
+else:  # the class of the contexts that typer really makes, and tests check the types of arguments
+    _Context = typer.Context.__mro__[1]
 
 
 class _ReaderGoneError(Exception):
@@ -63,7 +67,7 @@ for _command in (
 
 @app.callback()
 def options(
-    context: typer.Context,
+    context: _Context,
     progress: Annotated[
         Literal["auto", "plain", "none"],
         typer.Option(
