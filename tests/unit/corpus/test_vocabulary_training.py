@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from toys import UNK
 from untold.config import TokenizerConfig
+from untold.corpus import tokenizer as tokenizer_module
 from untold.corpus import vocabulary_training as module
 from untold.corpus.tokenizer import train_tokenizers
 from untold.corpus.vocabulary_training import LONGEST_WORD, cut_long_text, has_long_word
@@ -78,6 +79,14 @@ def test_bytes_need_their_places(kind, size):
 def test_characters_of_a_long_word_are_in_the_vocabulary():
     tokenizer = learn([*NORMAL, "x" * 70_000 + "yz" * 10, "q" * 200_000 + " ▅ w"], "char")
     assert UNK not in tokenizer.encode(["xyzqw"])[0]
+
+
+def test_both_languages_count_in_a_huge_corpus(monkeypatch):
+    """sentencepiece takes the first sentences only, and the sources come first."""
+    monkeypatch.setattr(tokenizer_module, "_SENTENCES_ENOUGH", 202)
+    config = TokenizerConfig(kind="char", size=40)
+    both = train_tokenizers(config, ["abc"] * 300, ["xyz"] * 300)
+    assert both.source.encode(["abcxyz"])[0].count(UNK) == 0
 
 
 def test_normal_text_is_learnt_from_as_it_is():
