@@ -13,6 +13,8 @@ from untold.errors import UntoldError
 
 __all__ = ["translate"]
 
+_LONG = 10_000  # characters
+
 
 def translate(
     model: Model,
@@ -29,7 +31,8 @@ def translate(
     from untold.report.json_records import translation_record
 
     translator = load_translator([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
-    found = translator.stream(_lines(file), copying=as_json, assignments=as_json)
+    lines = _announce_long(_lines(file))
+    found = translator.stream(lines, copying=as_json, assignments=as_json)
     for number, translation in enumerate(found):
         if as_json:
             print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
@@ -46,3 +49,15 @@ def _lines(file: Path | None) -> Iterator[str]:
     if file is None and sys.stdin is None:
         raise UntoldError("standard input is closed: name a file to translate")
     return split_lines(sys.stdin.buffer, "standard input") if file is None else read_lines(file)
+
+
+def _announce_long(lines: Iterator[str]) -> Iterator[str]:
+    """Says which lines will take long, because nothing comes out before a line is done."""
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _LONG:
+            print(
+                f"untold: line {number} has {len(line):,} characters: it is translated in "
+                "segments, and takes as long as a text of this length",
+                file=sys.stderr,
+            )
+        yield line
