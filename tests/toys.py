@@ -205,7 +205,7 @@ def log_columns(model: Seq2Seq, config: TrainConfig) -> tuple[str, ...]:
 def checkpoint_contents(directory: Path) -> dict[str, Any]:
     """All that the next update depends on: bytes of both tensor files, and the progress."""
     progress = json.loads((directory / "progress.json").read_text())["progress"]
-    del progress["seconds"]  # the clock's, not the run's
+    del progress["seconds"], progress["unlogged"]["seconds"]  # the clock's, not the run's
     names = ("model.safetensors", "optimizer.safetensors")
     return {name: (directory / name).read_bytes() for name in names} | progress
 
@@ -213,6 +213,12 @@ def checkpoint_contents(directory: Path) -> dict[str, Any]:
 def weights(directory: Path) -> dict[str, torch.Tensor]:
     """The tensors of a model directory."""
     return load_file(directory / "model.safetensors")
+
+
+def lasting_records(run: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl without what the clock decides."""
+    clock = ("time", "tokens_per_second")
+    return [{k: v for k, v in record.items() if k not in clock} for record in records(run)]
 
 
 def records(run: Path, kind: str | None = None) -> list[dict[str, Any]]:

@@ -1,8 +1,17 @@
-"""Runs the command line as `python -m untold` or `torchrun -m untold`."""
+"""Runs the command line as `untold`, `python -m untold` or `torchrun -m untold`."""
 
-from untold.cli import main
+from untold.stopping import stop_on_signals
 
-__all__: list[str] = []
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; signals are heeded from the first moment, before its imports."""
+    with stop_on_signals():
+        from untold.cli import main as run
+
+        run()
+
 
 if __name__ == "__main__":
     main()

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -19,11 +19,20 @@ from untold.commands.sample import sample
 from untold.commands.score import score
 from untold.commands.train import train
 from untold.commands.translate import translate
-from untold.failures import explain_failure
+from untold.failures import MISTAKE, explain_failure
+from untold.stopping import stop_on_signals
 from untold.threads import choose_at_startup
 from untold.version import __version__
 
 __all__ = ["app", "main", "options"]
+
+
+# Any mistake in a command line; typer has no public name for it, and has moved it before.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+if TYPE_CHECKING:
+    from typer import Context as _Context
+else:  # the class of the contexts that typer really makes, and tests check the types of arguments
+    _Context = typer.Context.__mro__[1]
 
 
 class _ReaderGoneError(Exception):
@@ -32,6 +41,8 @@ class _ReaderGoneError(Exception):
 
 class _Commands(TyperGroup):
     """Keeps a broken pipe from typer, which would end with exit code 1."""
+
+    context_class = typer.Context  # what `options` asks for
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -43,7 +54,6 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     add_completion=False,
-    no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -57,31 +67,64 @@ for _command in (
 
 @app.callback()
 def options(
+    context: _Context,
+    progress: Annotated[
+        Literal["auto", "plain", "none"],
+        typer.Option(
+            envvar="UNTOLD_PROGRESS",
+            help="Bars if standard error is a terminal, lines for a log, or no progress at all.",
+        ),
+    ] = "auto",
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Neural machine translation that knows what it has said and what is still untold."""
     if version:
         print(f"untold {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        return
+    from untold.report.progress_display import show
+
+    context.with_resource(show(progress))
 
 
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
     choose_at_startup()
     try:
-        try:
-            app()
-        finally:
-            if sys.stdout is not None:  # None: it was closed before we started
-                sys.stdout.flush()  # here, where a full disk can still be reported
+        with stop_on_signals():
+            try:
+                # In its standalone mode typer would print four lines for an error.
+                code = app(prog_name="untold", standalone_mode=False)
+            finally:
+                if sys.stdout is not None:  # None: it was closed before we started
+                    sys.stdout.flush()  # here, where a full disk can still be reported
     except (BrokenPipeError, _ReaderGoneError):
         _silence_stdout()
         sys.exit(141)  # the shell reports 141 for a process that SIGPIPE ended
+    except _UsageError as error:
+        _end(_explain_usage(error), MISTAKE)
     except Exception as error:
         failure = explain_failure(error)
         _silence_stdout()
-        print(f"untold: {failure.line}", file=sys.stderr)
-        sys.exit(failure.code)
+        _end(failure.line, failure.code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain_usage(error: Any) -> str:
+    """Words a mistake in the command line: what is wrong, and where its options are listed."""
+    place = error.ctx.command_path if error.ctx is not None else "untold"
+    message = error.format_message().removesuffix(".").replace("Value error, ", "")
+    return f"{message[:1].lower()}{message[1:]}: see {place} --help"
+
+
+def _end(line: str, code: int) -> NoReturn:
+    """Prints the last line to standard error, if that is open, and ends with the exit code."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(f"untold: {line}", file=sys.stderr, flush=True)
+    sys.exit(code)
 
 
 def _silence_stdout() -> None:

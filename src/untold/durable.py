@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from untold.errors import UntoldError
+from untold.failures import reason_and_cure
 
 __all__ = [
     "MANIFEST",
@@ -26,9 +28,12 @@ __all__ = [
     "is_complete",
     "lock_directory",
     "new_directory",
+    "new_file",
     "remove_litter",
+    "scratch_directory",
     "verify_directory",
     "write_file",
+    "writing",
 ]
 
 MANIFEST = "MANIFEST.json"
@@ -63,16 +68,36 @@ def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
     _refuse_existing(path, replace)
     temporary = _temporary_path(path, "tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
-        yield temporary
-        _flush_and_write_manifest(temporary)
-        _refuse_existing(path, replace)
-        _move_into_place(temporary, path)
-    except OSError as error:
-        raise UntoldError(f"{path}: could not be written: {error}") from error
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir()
+            yield temporary
+            _flush_and_write_manifest(temporary)
+            _refuse_existing(path, replace)
+            _move_into_place(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # after success it has its final name
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns an error of the file system within the block into a line with `path` and a cure."""
+    try:
+        yield
+    except OSError as error:
+        raise UntoldError(f"{path}: could not be written: {reason_and_cure(error)}") from error
+
+
+@contextmanager
+def scratch_directory(beside: Path) -> Iterator[Path]:
+    """Yields a directory beside a path, for files that are needed for a while only."""
+    path = _temporary_path(beside.absolute(), "tmp")
+    with writing(beside):
+        path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def verify_directory(path: Path) -> None:
@@ -87,7 +112,7 @@ def verify_directory(path: Path) -> None:
             if reason := _mismatch(entries.get(name), found.get(name)):
                 raise UntoldError(f"{path}: {name} {reason}")
     except OSError as error:
-        raise UntoldError(f"{path}: cannot be read: {error}") from error
+        raise UntoldError(f"{path}: cannot be read: {reason_and_cure(error)}") from error
 
 
 def is_complete(path: Path) -> bool:
@@ -120,14 +145,30 @@ def remove_litter(parent: Path) -> list[Path]:
 
 def write_file(path: Path, data: bytes) -> None:
     """Replaces one file atomically: a reader sees all of the old bytes or all of the new ones."""
-    path = path.absolute()
+    with new_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yields a file to fill; on success it appears whole at `path`, else nothing changes.
+
+    A device or a pipe cannot be replaced: it gets the bytes at once.
+    """
+    path = path.resolve()  # a link stays, and what it points at is replaced
+    if path.exists() and not path.is_file():
+        with writing(path), open(path, "wb") as file:
+            yield file
+        return
     temporary = _temporary_path(path, "tmp")
     try:
-        _write_flushed(temporary, data)
-        temporary.replace(path)
-        _fsync(path.parent)
-    except OSError as error:
-        raise UntoldError(f"{path}: could not be written: {error}") from error
+        with writing(path):
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _fsync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -145,7 +186,7 @@ def lock_directory(path: Path) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(asdict(mine)).encode(), 0)
     except OSError as error:
-        raise UntoldError(f"{file}: cannot be locked: {error}") from error
+        raise UntoldError(f"{file}: cannot be locked: {reason_and_cure(error)}") from error
     try:
         yield
     finally:
@@ -306,7 +347,7 @@ def _holder(descriptor: int) -> _Process | None:
     try:
         fields = json.loads(os.pread(descriptor, 4096, 0))
         return _Process(str(fields["host"]), int(fields["pid"]), int(fields["started"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from untold.errors import UntoldError
 
-__all__ = ["INTERNAL", "MISTAKE", "Failure", "explain_failure"]
+__all__ = ["INTERNAL", "MISTAKE", "Failure", "explain_failure", "reason_and_cure"]
 
 MISTAKE = 2  # of the input or the machine; also the code of a wrong option
 INTERNAL = 70  # of untold; EX_SOFTWARE of sysexits.h
 
 _CURES = {
     errno.ENOSPC: "free some space, or write to another disk, and run the command again",
+    errno.EFBIG: "write to a disk without such a limit (ulimit -f)",
     errno.EDQUOT: "free some space, or write to another disk, and run the command again",
     errno.EACCES: "choose a place that you may use, or change its permissions",
     errno.EPERM: "choose a place that you may use, or change its permissions",
@@ -71,12 +72,17 @@ def explain_failure(error: BaseException, directory: Path | None = None) -> Fail
     return _explain_unexpected(error, directory or Path(tempfile.gettempdir()))
 
 
+def reason_and_cure(error: OSError) -> str:
+    """Says what the system refused, and what helps; the caller names the file."""
+    cure = _CURES.get(error.errno or 0, "mend that and run the command again")
+    return f"{error.strerror or error}: {cure}"
+
+
 def _explain_os_error(error: OSError) -> str:
     place = error.filename if error.filename is not None else "reading or writing"
     if isinstance(place, bytes):
         place = os.fsdecode(place)
-    cure = _CURES.get(error.errno or 0, "mend that and run the command again")
-    return f"{place}: {error.strerror or error}: {cure}"
+    return f"{place}: {reason_and_cure(error)}"
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

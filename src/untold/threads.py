@@ -10,19 +10,24 @@ training. docs/performance.md describes the rule and how to measure it.
 """
 
 import os
+import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from untold.cgroups import ROOT, cgroups, read_text
+from untold.errors import UntoldError
 
 __all__ = [
     "SMALL_MODEL",
     "Surroundings",
     "ThreadKeeper",
     "ThreadPlan",
+    "check_threads",
     "choose_at_startup",
     "count_cores",
     "count_others",
@@ -36,7 +41,6 @@ SMALL_MODEL = 30_000  # parameters; two threads train a smaller model no faster 
 _BUSY_SPIN = 1_000  # rounds that an idle thread spins on a busy machine before it sleeps
 _CHECK_SECONDS = 10.0  # between two looks at the machine during training
 _SAMPLES, _PAUSE = 5, 0.005  # one look: so many readings, so many seconds apart
-_ROOT = Path("/")
 
 # A user who sets one of these has chosen, and nothing is changed.
 _SETTINGS = (
@@ -77,7 +81,7 @@ def plan(around: Surroundings, parameters: int | None = None) -> ThreadPlan:
 
 
 def choose_at_startup(
-    environ: MutableMapping[str, str] | None = None, root: Path = _ROOT
+    environ: MutableMapping[str, str] | None = None, root: Path = ROOT
 ) -> ThreadPlan | None:
     """Set OpenMP's variables before torch is imported; None: it is too late, or the user chose."""
     if environ is None:
@@ -111,7 +115,7 @@ def _user_chose(environ: MutableMapping[str, str]) -> bool:
     return any(name in environ and name not in ours for name in _SETTINGS)
 
 
-def read_surroundings(root: Path = _ROOT) -> Surroundings:
+def read_surroundings(root: Path = ROOT) -> Surroundings:
     """Look at affinity, cgroup quota and load; this takes 20 milliseconds."""
     cpus, machine = _affinity(), os.cpu_count() or 1
     # The kernel counts the whole machine; on a part of it we expect our share of the others.
@@ -125,16 +129,16 @@ def _affinity() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def count_cores(cpus: set[int], root: Path = _ROOT) -> int:
+def count_cores(cpus: set[int], root: Path = ROOT) -> int:
     """Count the cores behind processor numbers: two hyper-threads of one core count once."""
     topology = root / "sys/devices/system/cpu"
     cores = {
-        _read(topology / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus
+        read_text(topology / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus
     }
     return max(len(cores), 1)
 
 
-def count_others(root: Path = _ROOT, samples: int = _SAMPLES) -> int:
+def count_others(root: Path = ROOT, samples: int = _SAMPLES) -> int:
     """Count what runs or waits for a processor beside this process: the median of some readings.
 
     The load average would be a minute late.
@@ -151,59 +155,54 @@ def count_others(root: Path = _ROOT, samples: int = _SAMPLES) -> int:
 
 def _running(root: Path) -> int | None:
     """Read the kernel's count, such as 3 in "0.58 0.79 0.56 3/89 10054"; None: no Linux."""
-    fields = _read(root / "proc/loadavg").split()
+    fields = read_text(root / "proc/loadavg").split()
     count = fields[3].partition("/")[0] if len(fields) > 3 else ""
     return int(count) if count.isdigit() else None
 
 
 def _own_running(root: Path) -> int:
     """Count the threads of this process that run or wait: spinning ones are among them."""
-    states = (_read(stat) for stat in (root / "proc/self/task").glob("*/stat"))
+    states = (read_text(stat) for stat in (root / "proc/self/task").glob("*/stat"))
     own = sum(state.rpartition(")")[2].split()[:1] == ["R"] for state in states)
     return max(own, 1)  # this very thread runs
 
 
-def read_quota(root: Path = _ROOT) -> float | None:
+def read_quota(root: Path = ROOT) -> float | None:
     """Return the least processor quota of this process's cgroups, in cores; None: no limit."""
-    quotas = []
-    for line in _read(root / "proc/self/cgroup").split("\n"):
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0":  # version 2
-            mounts = ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
-        elif "cpu" in controllers.split(","):
-            mounts = [f"sys/fs/cgroup/{controllers}", "sys/fs/cgroup/cpu"]
-        else:
-            continue
-        for mount in mounts:
-            quotas += [_quota_of(each) for each in _upwards(root / mount, path)]
+    quotas = (_quota_of(each) for each in cgroups("cpu", root))
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def _upwards(mount: Path, path: str) -> Iterator[Path]:
-    """Yield a cgroup and those around it; in a container the path may not exist, its root does."""
-    parts = [part for part in path.split("/") if part not in ("", "..")]
-    for length in range(len(parts), -1, -1):
-        yield mount.joinpath(*parts[:length])
+def check_threads(threads: int, root: Path = ROOT) -> None:
+    """Refuse more threads than the system lets this process start: OpenMP would end it at once."""
+    most = _startable_threads(root)
+    if threads > most:
+        raise UntoldError(
+            f"train.threads = {threads}: the system lets this process start {most}: lower "
+            "train.threads, or raise the limit of tasks"
+        )
+
+
+def _startable_threads(root: Path) -> int:
+    """Count the tasks that cgroups and ulimit leave; torch starts two for each of its threads."""
+    free = [resource.getrlimit(resource.RLIMIT_NPROC)[0]]
+    for each in cgroups("pids", root):
+        most, now = read_text(each / "pids.max"), read_text(each / "pids.current")
+        if most.isdigit() and now.isdigit():
+            free.append(max(0, int(most) - int(now)))
+    return max(1, min((each for each in free if each >= 0), default=2048) // 2)
 
 
 def _quota_of(cgroup: Path) -> float | None:
     """Read cpu.max (version 2) or cpu.cfs_quota_us (version 1)."""
-    fields = _read(cgroup / "cpu.max").split()
+    fields = read_text(cgroup / "cpu.max").split()
     if not fields:
-        fields = [_read(cgroup / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        fields = [read_text(cgroup / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
     try:
         quota, period = (int(field) for field in fields)
     except ValueError:  # "max", -1 below, or no such file
         return None
     return quota / period if quota > 0 and period > 0 else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 class ThreadKeeper:

@@ -1,7 +1,8 @@
 """The translator: text in, Translation out, for the command line, validation and notebooks."""
 
+import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -23,6 +24,7 @@ from untold.decoding import (
     score_pairs,
 )
 from untold.errors import UntoldError
+from untold.memory_estimate import estimate_search
 from untold.models.seq2seq import NO_SIGNALS, Signals, SignalsMixin
 from untold.storage.model_directory import TrainedModel, load_model
 
@@ -72,7 +74,16 @@ class Translator:
     spaces alone are left out.
     """
 
-    def __init__(self, models: Sequence[TrainedModel], decode: DecodeConfig | None = None) -> None:
+    def __init__(
+        self,
+        models: Sequence[TrainedModel],
+        decode: DecodeConfig | None = None,
+        advance: Callable[[int], object] | None = None,
+    ) -> None:
+        """`advance` is called with a number whenever so many more texts are translated or scored.
+
+        It may raise an exception to break off.
+        """
         first = models[0]
         for other in models[1:]:
             if other.tokenizers.fingerprint != first.tokenizers.fingerprint:
@@ -83,12 +94,20 @@ class Translator:
         self.data = first.config.data
         self.decode: DecodeConfig = decode or first.config.decode
         self.device = self.codec.device
+        self._advance = advance
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
+        shapes = [each.config.model for each in models]
+        self._cost = estimate_search(self.decode, shapes, self.tokenizers.sizes[1], self.device)
 
-    def with_decoding(self, **settings: object) -> "Translator":
+    def with_decoding(self, /, **settings: object) -> "Translator":
         """Returns a translator of the same models with other settings of DecodeConfig, checked."""
         values = {"decode": self.decode.model_dump() | settings}
-        return Translator(self.models, parse_config(values, "decoding settings").decode)
+        decode = parse_config(values, "decoding settings").decode
+        return Translator(self.models, decode, self._advance)
+
+    def with_progress(self, advance: Callable[[int], object]) -> "Translator":
+        """Returns a translator of the same models that tells how far it is, as __init__ says."""
+        return Translator(self.models, self.decode, advance)
 
     @property
     def separates(self) -> bool:
@@ -201,6 +220,8 @@ class Translator:
             for row, hypothesis in zip(rows, hypotheses, strict=True):
                 scored = self._finish([hypothesis], ids[row][0])
                 found[row] = replace(scored, text=pairs[row][1])
+            if self._advance is not None:
+                self._advance(len(rows))
         return [found[row] for row in range(len(pairs))]
 
     def _check_lengths(self, lengths: Sequence[int]) -> None:
@@ -219,13 +240,21 @@ class Translator:
     ) -> list[Translation]:
         """Searches in batches of similar length; `first` is the number of the first text."""
         segments = self._segments(texts, prefixes)
+        last_rows = {segment.text: row for row, segment in enumerate(segments)}  # of each text
         found: dict[int, list[Hypothesis]] = {}
         lengths = [len(segment.ids) + 1 for segment in segments]
+        # Where memory is short, a sentence counts as more tokens, so that batches become smaller.
+        start, slope = self._cost.of_sentence, self._cost.of_token
+        lengths = [max(length, math.ceil(start + slope * length)) for length in lengths]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
             steps = beam_search(self._model, sentences, self.decode, wanted)
             (last,) = deque(steps, maxlen=1)  # runs the search to its end
             found.update(zip(rows, last.nbest(), strict=True))
+            if self._advance is not None:
+                self._advance(sum(last_rows[segments[row].text] == row for row in rows))
+        if self._advance is not None:
+            self._advance(len(texts) - len(last_rows))  # the blank ones
         parts: list[list[Translation]] = [[] for _ in texts]
         for row, segment in enumerate(segments):
             parts[segment.text].append(self._finish(found[row], segment.ids))

@@ -234,7 +234,7 @@ def test_evaluate_checks_its_options_before_it_translates(
 
 @pytest.mark.parametrize("last", ["0", "-1"])
 def test_an_average_of_no_checkpoints_is_refused(folder: Path, last: str) -> None:
-    assert "should be greater than or equal to 1" in untold(
+    assert f"{last}: must be a whole number from 1 to 1,000" in untold(
         "average", folder / "run", "--last", last, "--out", folder / "mean", code=2
     )
 
@@ -256,3 +256,30 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(folder: Path) -> None:
         run.stdout.close()
         assert run.wait(timeout=300) == 141
         assert run.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["trian"], "no such command 'trian'. Did you mean 'train'?: see untold --help"),
+        (["train"], "missing argument 'config': see untold train --help"),
+        (["info", "x", "--foo"], "no such option: --foo: see untold info --help"),
+        (
+            ["average", "x", "--out", "y", "--last", "abc"],
+            "invalid value for '--last': abc: must be a whole number from 1 to 1,000: "
+            "see untold average --help",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(arguments: list[str], expected: str) -> None:
+    assert untold(*arguments, code=2) == f"untold: {expected}\n"
+
+
+def test_without_a_command_there_is_help():
+    assert "translate" in untold()
+
+
+def test_a_closed_standard_error_changes_no_exit_code():
+    script = f"exec {sys.executable} -m untold info absent 2>&-"
+    run = subprocess.run(["sh", "-c", script], capture_output=True)
+    assert (run.returncode, run.stdout, run.stderr) == (2, b"", b"")

@@ -5,21 +5,38 @@ import json
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from toys import checkpoint_contents, records, toy_config, toy_values, write_corpus
+from jobs import (
+    finish,
+    newest,
+    records_so_far,
+    run,
+    running,
+    torchrun,
+    wait_for,
+    workers,
+    write_toml,
+)
+from toys import (
+    checkpoint_contents,
+    lasting_records,
+    records,
+    toy_config,
+    toy_values,
+    write_corpus,
+)
 from untold.durable import verify_directory
 from untold.evaluation.metrics import corpus_scores
 from untold.training.run import RunOptions, train
 from untold.translator import load
 
-PATIENCE = 240  # seconds: far more than anything here takes on an idle machine
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs /proc to find the workers"
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,93 +49,19 @@ def config(corpus, tmp_path):
     """config(train={...}) -> the path of a TOML file."""
 
     def config(**sections):
-        path = tmp_path / "toy.toml"
-        lines = []
-        for section, values in toy_values(corpus, **sections).items():
-            lines.append(f"[{section}]")
-            lines += [f"{key} = {as_toml(value)}" for key, value in values.items()]
-        path.write_text("\n".join(lines) + "\n")
-        return path
+        return write_toml(tmp_path / "toy.toml", toy_values(corpus, **sections))
 
     return config
 
 
-def as_toml(value):
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {as_toml(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(as_toml, value)) + "]"
-    return json.dumps(value)
-
-
-def environment():
-    return os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "500"}
-
-
-@contextlib.contextmanager
-def running(*arguments):
-    """`untold` in a group of processes of its own, none of which outlives the test."""
-    command = [sys.executable, "-m", *map(str, arguments)]
-    process = subprocess.Popen(
-        command,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-
-
-def finish(process):
-    """Exit code and all that was printed."""
-    output, _ = process.communicate(timeout=PATIENCE)
-    return process.returncode, output
-
-
-def run(*arguments):
-    with running(*arguments) as process:
-        return finish(process)
-
-
-def wait_for(condition, process):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.01)
-
-
 def has_begun(out):
-    return lambda: (out / "metrics.jsonl").exists() and bool(records_so_far(out))
-
-
-def records_so_far(out):
-    return (out / "metrics.jsonl").read_text().count("\n")
-
-
-def newest(out):
-    return sorted((out / "checkpoints").glob("step-*"))[-1]
-
-
-def torchrun(processes):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ["--nproc-per-node", processes, "--master-addr", "127.0.0.1", "--master-port", port]
-    return ["torch.distributed.run", *options, "-m", "untold"]
+    return lambda: records_so_far(out) > 0
 
 
 def test_sigterm_saves_and_the_resumed_run_ends_as_if_nothing_had_been(config, corpus, tmp_path):
     sections = {
         "tokenizer": {"dropout": 0.2},
-        "train": {"steps": 80, "log_every": 1, "validate_every": 50, "save_every": 1000},
+        "train": {"steps": 80, "log_every": 7, "validate_every": 50, "save_every": 1000},
     }
     out, whole = tmp_path / "run", tmp_path / "whole"
     with running("untold", "train", config(**sections), "--out", out) as process:
@@ -130,6 +73,7 @@ def test_sigterm_saves_and_the_resumed_run_ends_as_if_nothing_had_been(config, c
     stopped = json.loads((newest(out) / "progress.json").read_text())["progress"]
     assert 1 <= stopped["step"] < 80
     assert f"step {stopped['step']}, best" in output
+    assert f"interrupted by SIGTERM: the checkpoint {newest(out).name} is saved in {out}" in output
     assert not list(out.glob(".lock"))
 
     code, output = run("untold", "train", config(**sections), "--out", out, "--set", "train.seed=9")
@@ -142,6 +86,7 @@ def test_sigterm_saves_and_the_resumed_run_ends_as_if_nothing_had_been(config, c
     train(toy_config(corpus, **sections), RunOptions(whole))
     assert newest(out).name == newest(whole).name == "step-00000080"
     assert checkpoint_contents(newest(out)) == checkpoint_contents(newest(whole))
+    assert lasting_records(out) == lasting_records(whole)
 
 
 def test_a_second_signal_is_immediate(config, tmp_path):
@@ -156,9 +101,12 @@ def test_a_second_signal_is_immediate(config, tmp_path):
         assert process.poll() is None, "it is to finish its update first"
         process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        code, _ = finish(process)
-    assert code == -signal.SIGTERM
+        code, output = finish(process)
+    assert code == 128 + signal.SIGTERM
     assert time.monotonic() - began < 2
+    assert "stopping after this update; a second Ctrl-C stops at once\n" in output
+    last = f"untold: interrupted by SIGTERM: no checkpoint is saved in {out}; run the same"
+    assert last in output and "Traceback" not in output
     assert not list((out / "checkpoints").glob("step-*"))
 
 
@@ -183,20 +131,7 @@ def test_two_processes_make_the_updates_of_one(config, corpus, tmp_path):
     assert [r["loss"] for r in records(other, "valid")] != pytest.approx(losses, rel=1e-3)
 
 
-def workers(process):
-    """The processes that torchrun started, by rank."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
-            variables = path.joinpath("environ").read_bytes().split(b"\0")
-            ranks = [v[5:] for v in variables if v.startswith(b"RANK=")]
-            if parent == process.pid and ranks:
-                found[int(ranks[0])] = int(path.name)
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find the workers")
+@needs_proc
 def test_a_job_of_two_is_stopped_by_signal_and_ended_by_a_silent_member(config, tmp_path):
     """SIGTERM to the group reaches workers twice, by itself and by torchrun; once is meant."""
     out = tmp_path / "run"
@@ -226,6 +161,30 @@ def test_a_job_of_two_is_stopped_by_signal_and_ended_by_a_silent_member(config, 
     assert f"at step {first}" in output, "it had gone on from the checkpoint"
     assert "died or stayed silent for train.timeout_minutes" in output
     verify_directory(newest(out))
+
+
+@needs_proc
+def test_torchrun_restarts_a_killed_job_to_the_same_end(config, corpus, tmp_path):
+    """One restart must do. The main process dies: it holds the lock, and it writes the files."""
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    sections = {"train": {"steps": 150, "save_every": 10, "log_every": 7, "validate_every": 75}}
+    job = (*torchrun(2, "--max-restarts", 1), "train", config(**sections), "--out", out)
+    with running(*job) as process:
+        wait_for(lambda: list((out / "checkpoints").glob("step-*")), process)
+        os.kill(workers(process)[0], signal.SIGKILL)
+        code, output = finish(process)
+    assert code == 0, output
+    assert output.count("(exitcode: -9)") == 1, "the kill has hit a worker"
+    assert "resuming from" in output
+    # One process makes the same updates: two gradients have but one sum, whoever adds them. Its
+    # log adds the losses in another order.
+    train(toy_config(corpus, **sections), RunOptions(whole))
+    assert newest(out).name == newest(whole).name == "step-00000150"
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (newest(out) / name).read_bytes() == (newest(whole) / name).read_bytes()
+    for found, expected in zip(lasting_records(out), lasting_records(whole), strict=True):
+        assert found.pop("kind") == expected.pop("kind")
+        assert found == pytest.approx(expected, rel=1e-12)
 
 
 def write_reversals(directory, animals="ant bee cat dog eel fox gnu hen"):

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from untold.durable import (
     is_complete,
     lock_directory,
     new_directory,
+    new_file,
     remove_litter,
     verify_directory,
     write_file,
@@ -394,3 +396,25 @@ def test_of_many_rivals_for_a_stale_lock_one_wins(tmp_path):
         for rival in rivals:
             rival.kill()
             rival.communicate()
+
+
+def test_a_device_gets_the_bytes_and_stays_a_device():
+    write_file(Path("/dev/null"), b"bytes")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_a_new_file_that_is_not_finished_leaves_the_old_one(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(KeyError), new_file(tmp_path / "file") as file:
+        file.write(b"half")
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"old"

@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from toys import toy_config, write_corpus
+from untold.errors import UntoldError
 from untold.threads import (
     SMALL_MODEL,
     Surroundings,
     ThreadKeeper,
     ThreadPlan,
+    check_threads,
     choose_at_startup,
     count_cores,
     count_others,
@@ -126,6 +128,34 @@ def test_the_quota_is_the_least_of_the_cgroups_around(tmp_path, cgroup, files, q
     for name, text in files.items():
         write(tmp_path / "sys/fs/cgroup" / name, text)
     assert read_quota(tmp_path) == quota
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "most"),
+    [
+        ("0::/a\n", {"a/pids.max": "100", "a/pids.current": "20"}, 40),
+        ("0::/a\n", {"a/pids.max": "max", "pids.max": "50", "pids.current": "10"}, 20),
+        ("8:pids:/\n", {"pids/pids.max": "30", "pids/pids.current": "40"}, 1),
+        ("0::/\n", {}, 500),
+    ],
+)
+def test_no_more_threads_than_the_system_can_start(tmp_path, cgroup, files, most, monkeypatch):
+    monkeypatch.setattr("untold.threads.resource.getrlimit", lambda _: (1000, -1))
+    write(tmp_path / "proc/self/cgroup", cgroup)
+    for name, text in files.items():
+        write(tmp_path / "sys/fs/cgroup" / name, text)
+    check_threads(most, tmp_path)
+    with pytest.raises(UntoldError, match=f"threads = {most + 1}: the system .* start {most}: low"):
+        check_threads(most + 1, tmp_path)
+    monkeypatch.setattr("untold.threads.resource.getrlimit", lambda _: (-1, -1))
+    check_threads(min(most, 20), tmp_path)
+
+
+def test_a_run_refuses_threads_that_cannot_be_started(tmp_path, monkeypatch):
+    monkeypatch.setattr("untold.threads._startable_threads", lambda _: 3)
+    config = toy_config(write_corpus(tmp_path), train={"threads": 4})
+    with pytest.raises(UntoldError, match=r"train\.threads = 4"):
+        train(config, RunOptions(tmp_path / "run"))
 
 
 def test_on_a_part_of_the_machine_only_our_share_of_the_others_counts(tmp_path, monkeypatch):

@@ -5,18 +5,21 @@ from typing import Annotated
 
 import typer
 
+from untold.commands.options import number_option, say_outputs_if_stopped
+
 __all__ = ["average"]
 
 
 def average(
     run: Annotated[Path, typer.Argument(help="A training run.")],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
+    last: Annotated[int, number_option(1, 1000, "How many of the newest checkpoints.")] = 5,
 ) -> None:
     """Average the weights of a run's last checkpoints into one model."""
     from untold.storage.checkpoint_averaging import average_models, last_checkpoints
     from untold.storage.model_directory import save_model
 
+    say_outputs_if_stopped(out)
     paths = last_checkpoints(run, last)
     save_model(out, average_models(paths))
     print(f"{out}: the mean of {', '.join(path.name for path in paths)}")

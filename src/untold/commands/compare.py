@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import AsJson, Settings
+from untold.commands.options import (
+    LARGEST_SEED,
+    AsJson,
+    Settings,
+    number_option,
+    say_outputs_if_stopped,
+)
 from untold.errors import UntoldError
 
 __all__ = ["compare"]
@@ -17,6 +23,8 @@ Tokenize = Annotated[
     str | None, typer.Option(help="BLEU's tokenizer, as in evaluate [the baseline's].")
 ]
 
+Samples = Annotated[int, number_option(1, 1_000_000, "Trials of each significance test.")]
+
 
 def compare(
     runs: Runs,
@@ -24,9 +32,9 @@ def compare(
     metric: Annotated[str, typer.Option(help="bleu or chrf.")] = "bleu",
     tokenize: Tokenize = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    samples: Annotated[int, typer.Option(min=1, help="Trials of each significance test.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the trials.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Of the race for speed.")] = 5,
+    samples: Samples = 1000,
+    seed: Annotated[int, number_option(0, LARGEST_SEED, "Of the trials.")] = 1,
+    rounds: Annotated[int, number_option(1, 1000, "Of the race for speed.")] = 5,
     no_speed: Annotated[bool, typer.Option("--no-speed", help="Leave speeds out.")] = False,
     settings: Settings = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
@@ -42,6 +50,7 @@ def compare(
         print_comparison,
     )
 
+    say_outputs_if_stopped()
     compared = ComparedRuns(read_families(runs), read_tests(test), tuple(settings or ()))
     _check_metric(metric)
     options = MetricOptions(tokenize or compared.load_baseline().data.bleu_tokenize, lowercase)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from untold.stopping import say_if_stopped
+
 __all__ = ["demo"]
 
 
@@ -14,4 +16,5 @@ def demo(
     """Train on the embedded corpus, translate unseen sentences, and show the scores."""
     from untold.commands.demo_run import run_demo
 
+    say_if_stopped(f"what is finished stays in {out}; run the same command again to go on")
     run_demo(out)

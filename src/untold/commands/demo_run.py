@@ -20,8 +20,10 @@ from untold.evaluation.separation_report import (
     read_aligned_pairs,
     separation_report,
 )
+from untold.feedback import task
 from untold.introspection.explanation import explain
 from untold.report.pictures import print_explanations, write_explanations
+from untold.stopping import last_line
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
@@ -61,10 +63,10 @@ def run_demo(
     console.print("[bold]1. A corpus[/]: sentence pairs from the embedded English-German grammar")
     console.print(str(write_sample("en-de", pairs, _SEED, corpus)), highlight=False)
     console.print("[bold]2. A Transformer[/], trained on them")
-    _train(_config(corpus, settings), RunOptions(plain), console)
+    _train(_config(corpus, settings), RunOptions(plain))
     console.print("[bold]3. Past and future[/] on top of it: what is told, what is untold")
     config = _config(corpus, (*_PAST_FUTURE, *settings))
-    _train(config, RunOptions(model, init=plain), console)
+    _train(config, RunOptions(model, init=plain))
     console.print("[bold]4. Translations[/] of sentences that neither has ever seen")
     translator, pairs_seen = load(model), _held_out(corpus)
     scores = [_translate(load(plain), pairs_seen), _translate(translator, pairs_seen)]
@@ -96,16 +98,15 @@ def _config(corpus: Path, settings: Sequence[str]) -> Config:
         return load_config(path, [f"data.root={corpus}", *settings])
 
 
-def _train(config: Config, options: RunOptions, console: Console) -> None:
+def _train(config: Config, options: RunOptions) -> None:
     """Trains a model; a signal that stops the training ends the whole demo with its exit code."""
     result = train(config, options)
     if result.signal:
-        console.print(
-            f"Stopped at update {result.progress.step}: run `untold demo --out "
-            f"{options.out.parent}` to go on from there.",
-            highlight=False,
-            soft_wrap=True,
+        account = (
+            f"stopped at update {result.progress.step}, which is saved in {options.out}; run "
+            f"`untold demo --out {options.out.parent}` to go on from there."
         )
+        print(last_line(result.signal, account), file=sys.stderr)
         sys.exit(128 + result.signal)
 
 
@@ -115,7 +116,9 @@ def _held_out(corpus: Path) -> list[AlignedPair]:
 
 
 def _translate(translator: Translator, pairs: Sequence[AlignedPair]) -> _Translated:
-    texts = [each.text for each in translator.translate([pair.source for pair in pairs])]
+    with task("translating", len(pairs)) as begun:
+        translator = translator.with_progress(begun.advance)
+        texts = [each.text for each in translator.translate([pair.source for pair in pairs])]
     return _Translated(texts, corpus_scores(texts, [pair.target for pair in pairs]))
 
 

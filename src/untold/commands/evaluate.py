@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from untold.commands.options import AsJson, Model, Settings, check_output, load_translator
+from untold.commands.options import (
+    AsJson,
+    Model,
+    Settings,
+    check_output,
+    load_translator,
+    say_outputs_if_stopped,
+)
 from untold.errors import UntoldError
+from untold.feedback import task
 
 if TYPE_CHECKING:
     from untold.evaluation.metrics import MetricOptions, Score
@@ -55,6 +63,7 @@ def evaluate(
     from untold.evaluation.metrics import MetricOptions, score_corpus
 
     check_output(out)
+    say_outputs_if_stopped(out)
     translator = load_translator(model, settings)
     texts = read_parallel(source, reference)
     if alignments is not None or overlap:
@@ -92,9 +101,13 @@ def _make_metrics(names: list[str], options: "MetricOptions") -> list[Any]:
 
 
 def _translate(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
-    hypotheses = [each.text for each in translator.translate(sources)]
+    from untold.durable import write_file
+
+    with task("translating", len(sources)) as begun:
+        translations = translator.with_progress(begun.advance).translate(sources)
+    hypotheses = [each.text for each in translations]
     if out is not None:
-        out.write_text("".join(f"{text}\n" for text in hypotheses), encoding="utf-8")
+        write_file(out, "".join(f"{text}\n" for text in hypotheses).encode())
     return hypotheses
 
 

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from untold.commands.options import Model, Settings, check_output, load_translator
+from untold.commands.options import (
+    Model,
+    Settings,
+    check_output,
+    load_translator,
+    say_outputs_if_stopped,
+)
+from untold.feedback import task
 
 __all__ = ["explain"]
 
@@ -30,15 +37,19 @@ def explain(
     from untold.introspection.explanation import explanation_kind
     from untold.report.pictures import check_format, print_explanations, write_explanations
 
+    say_outputs_if_stopped(out)
     if out is not None:
         check_format(out)  # before the model is loaded
         check_output(out)
     translator = load_translator(model, settings)
     if out is not None:
         check_format(out, explanation_kind(translator))  # before anything is translated
-    explanations = explain_translations(translator, source, target or [])
+    with task("explaining", len(source)) as begun:
+        translator = translator.with_progress(begun.advance)
+        explanations = explain_translations(translator, source, target or [])
     if out is None:
         print_explanations(explanations)
     else:
-        write_explanations(out, explanations)
+        with task(f"drawing {out}"):
+            write_explanations(out, explanations)
         print(f"{out}: sentences: {len(explanations)}")

@@ -2,7 +2,7 @@
 
 import json
 
-from untold.commands.options import AsJson, Model
+from untold.commands.options import AsJson, Model, say_outputs_if_stopped
 
 __all__ = ["info"]
 
@@ -12,6 +12,7 @@ def info(model: Model, as_json: AsJson = False) -> None:
     from untold.storage.model_directory import load_model
     from untold.storage.model_summary import summarise
 
+    say_outputs_if_stopped()
     summary = summarise(load_model(model), model)
     if as_json:
         print(json.dumps(summary, ensure_ascii=False))

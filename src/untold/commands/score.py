@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.feedback import task
+from untold.stopping import say_if_stopped
 
 __all__ = ["score"]
 
@@ -24,8 +26,15 @@ def score(
 
     translator = load_translator(model, settings)
     pairs = list(zip(*read_parallel(source, target), strict=True))
-    for each in translator.score(pairs):
+    printed = 0
+    say_if_stopped(
+        lambda: f"{printed:,} of {len(pairs):,} scores were printed; run the same command again"
+    )
+    with task("scoring", len(pairs)) as begun:
+        scored = translator.with_progress(begun.advance).score(pairs)
+    for each in scored:
         if as_json:
             print(json.dumps(translation_record(each), ensure_ascii=False))
         else:
             print(f"{each.log_probability:.4f}")
+        printed += 1

@@ -1,15 +1,22 @@
 """`untold translate` translates lines of text as they arrive."""
 
+import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.commands.options import AsJson, Model, Settings, load_translator, number_option
 from untold.errors import UntoldError
+from untold.feedback import active_display, task
+from untold.stopping import say_if_stopped
+
+if TYPE_CHECKING:
+    from untold.translator import Translator
 
 __all__ = ["translate"]
 
@@ -19,8 +26,8 @@ _LONG = 10_000  # characters
 def translate(
     model: Model,
     file: Annotated[Path | None, typer.Argument(help="Text, a line each [standard input].")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step.")] = None,
-    nbest: Annotated[int | None, typer.Option(help="Translations of each line.")] = None,
+    beam: Annotated[int | None, number_option(1, 10_000, "Hypotheses kept at each step.")] = None,
+    nbest: Annotated[int | None, number_option(1, 10_000, "Translations of each line.")] = None,
     ensemble: Annotated[
         list[Path] | None, typer.Option("--with", help="Another model to ensemble with.")
     ] = None,
@@ -31,24 +38,69 @@ def translate(
     from untold.report.json_records import translation_record
 
     translator = load_translator([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
+    printed = 0
+    say_if_stopped(lambda: _account(printed))
     lines = _announce_long(_lines(file))
-    found = translator.stream(lines, copying=as_json, assignments=as_json)
-    for number, translation in enumerate(found):
-        if as_json:
-            print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
-        elif translator.decode.nbest > 1:
-            for each in (translation, *translation.alternatives):
-                print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
-        else:
-            print(translation.text, flush=True)
+    with _progress(translator, file) as translator:
+        found = translator.stream(lines, copying=as_json, assignments=as_json)
+        for number, translation in enumerate(found):
+            if as_json:
+                print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
+            elif translator.decode.nbest > 1:
+                for each in (translation, *translation.alternatives):
+                    print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
+            else:
+                print(translation.text, flush=True)
+            printed = number + 1
+
+
+@contextmanager
+def _progress(translator: "Translator", file: Path | None) -> "Iterator[Translator]":
+    """Shows progress where the number of lines is known and no line disturbs it."""
+    total = None if active_display() is None or _is_terminal() else _count(file)
+    if total is None:
+        yield translator
+        return
+    with task("translating", total) as begun:
+        yield translator.with_progress(begun.advance)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _count(file: Path | None) -> int | None:
+    """Counts the lines to come; None if they can be read only once."""
+    from untold.corpus.lines import count_lines, count_lines_ahead
+
+    if file is not None:
+        return count_lines(file) if file.is_file() else None
+    with suppress(OSError, ValueError, AttributeError):  # closed, or a stream in memory
+        return count_lines_ahead(sys.stdin.fileno())
+    return None
 
 
 def _lines(file: Path | None) -> Iterator[str]:
-    from untold.corpus.lines import read_lines, split_lines
+    from untold.corpus.lines import read_descriptor, read_lines, split_lines
 
-    if file is None and sys.stdin is None:
+    if file is not None:
+        return read_lines(file)
+    if sys.stdin is None:
         raise UntoldError("standard input is closed: name a file to translate")
-    return split_lines(sys.stdin.buffer, "standard input") if file is None else read_lines(file)
+    try:
+        stream: Iterable[bytes] = read_descriptor(sys.stdin.fileno())
+    except io.UnsupportedOperation:  # a stream in memory, where nothing ever waits
+        stream = sys.stdin.buffer
+    return split_lines(stream, "standard input")
+
+
+def _account(printed: int) -> str:
+    if not printed:
+        return "nothing was translated yet"
+    return (
+        f"the translations of {printed:,} lines were printed; to go on, give it the text from "
+        f"line {printed + 1:,} on"
+    )
 
 
 def _announce_long(lines: Iterator[str]) -> Iterator[str]:

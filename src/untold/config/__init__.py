@@ -15,7 +15,19 @@ from untold.config.model_config import (
     SeparatorConfig,
     model_config_class,
 )
-from untold.config.section import Count, CountOrZero, Fraction, Weight
+from untold.config.refusals import check_section, check_section_json
+from untold.config.section import (
+    Count,
+    CountOrZero,
+    DropRate,
+    Factor,
+    Fraction,
+    Layers,
+    Section,
+    Share,
+    Weight,
+    Width,
+)
 from untold.config.sequence_config import SequenceConfig
 from untold.config.train_config import TrainConfig
 
@@ -31,14 +43,22 @@ __all__ = [
     "CountOrZero",
     "DataConfig",
     "DecodeConfig",
+    "DropRate",
+    "Factor",
     "Fraction",
+    "Layers",
     "ModelConfig",
+    "Section",
     "SeparatorConfig",
     "SequenceConfig",
+    "Share",
     "Splitting",
     "TokenizerConfig",
     "TrainConfig",
     "Weight",
+    "Width",
+    "check_section",
+    "check_section_json",
     "load_config",
     "model_config_class",
     "override",

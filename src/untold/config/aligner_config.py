@@ -1,8 +1,10 @@
 """Settings of word alignment."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from untold.config.section import Count, CountOrZero, Fraction, Section
+from pydantic import Field
+
+from untold.config.section import Fraction, Section
 
 __all__ = ["AlignerConfig", "AlignerKind", "Splitting"]
 
@@ -14,8 +16,10 @@ class AlignerConfig(Section):
     """Chooses the model that links words, and how each side is split into words."""
 
     kind: AlignerKind = "eflomal"
-    iterations: Count = 5  # of this model and of each model that initialises it; not of eflomal
-    seed: CountOrZero = 1  # of eflomal, which samples
+    iterations: Annotated[int, Field(ge=1, le=1000)] = (
+        5  # of this model and of each model that initialises it; not of eflomal
+    )
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1  # of eflomal, which samples
     evidence: Fraction = 0.01  # a word counts as covered if p(t|s) or p(s|t) is at least this
     source_words: Splitting = "blank"
     target_words: Splitting = "blank"

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from untold.config.section import Count, Fraction, Section, as_tuple
+from untold.config.section import DropRate, Section, as_tuple
 
 __all__ = ["CorpusConfig", "DataConfig", "TokenizerConfig"]
 
@@ -51,8 +51,8 @@ class DataConfig(Section):
     root: str = "."
     train: Annotated[tuple[CorpusConfig, ...], BeforeValidator(_as_corpora)] = ()
     valid: CorpusConfig | None = None
-    max_tokens: Count = 256
-    max_ratio: Annotated[float, Field(gt=1.0)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
+    max_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = None
     lowercase: bool = False
     bleu_tokenize: Literal["13a", "char", "intl", "none", "zh"] = "13a"
 
@@ -61,11 +61,11 @@ class TokenizerConfig(Section):
     """Controls how text is split into pieces. `joint` gives both languages one vocabulary."""
 
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
-    size: Annotated[int, Field(ge=16)] = 32_000
+    size: Annotated[int, Field(ge=16, le=1_000_000)] = 32_000
     joint: bool = True
     byte_fallback: bool = False
     character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0  # sentencepiece's limits
-    dropout: Fraction = 0.0
+    dropout: DropRate = 0.0
 
     @model_validator(mode="after")
     def _dropout_needs_merges(self) -> "TokenizerConfig":

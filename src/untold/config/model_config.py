@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from untold.config.section import Count, CountOrZero, Fraction, Section, with_preset
-from untold.errors import UntoldError
+from untold.config.section import DropRate, Section, Share, Width, with_preset
+from untold.errors import UntoldError, shorten
 from untold.registry import Registry
 
 __all__ = [
@@ -58,6 +58,9 @@ SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+Capsules = Annotated[int, Field(ge=1, le=256)]
+
+
 class SeparatorConfig(Section):
     """Says how source words are separated into past, future and redundant.
 
@@ -66,17 +69,19 @@ class SeparatorConfig(Section):
 
     kind: str = "none"  # "none", or a name in SEPARATORS
     preset: Literal["default", "paper"] = "default"
-    past: Count = 2
-    future: Count = 2
-    redundant: CountOrZero = 2
-    d_capsule: Count | None = None  # width of one capsule; None: half of Widths.output
-    num_iterations: Count = 3
+    past: Capsules = 2
+    future: Capsules = 2
+    redundant: Annotated[int, Field(ge=0, le=256)] = 2
+    d_capsule: Width | None = None  # width of one capsule; None: half of Widths.output
+    num_iterations: Annotated[int, Field(ge=1, le=100)] = 3
     agreement: Literal["dot", "mlp"] = "dot"
     coverage: bool = True
     capsule_scale: bool = True
     fusion: Literal["ffn", "linear"] = "linear"
-    backbone_gradient: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
-    lexicon: CountOrZero = 64  # width of the lexicon that train.lexicon_weight trains; 0: none
+    backbone_gradient: Share = 0.2
+    lexicon: Annotated[int, Field(ge=0, le=65_536)] = (
+        64  # width of the lexicon that train.lexicon_weight trains; 0: none
+    )
     bca_direction: Literal["state_to_capsule", "capsule_to_state"] = "state_to_capsule"
 
     @model_validator(mode="before")
@@ -110,8 +115,8 @@ class ModelConfig(Section):
 
     backbone: str = "transformer"
     preset: str = "base"
-    d_ffn: Count = 2048  # of the backbone, if it has feed-forward layers, and of fusion = "ffn"
-    dropout: Fraction = 0.1
+    d_ffn: Width = 2048  # of the backbone, if it has feed-forward layers, and of fusion = "ffn"
+    dropout: DropRate = 0.1
     copying: bool = False  # the output layer may copy source words: names, numbers
     output_bias: bool = False  # the output layer adds a learned bias to the logits
     separator: SeparatorConfig = SeparatorConfig()
@@ -161,7 +166,7 @@ class ModelConfig(Section):
         for key, neutral in cls.legacy_keys.items():
             if key in values and values[key] != neutral:
                 raise ValueError(
-                    f"{key} {values[key]} means nothing to {backbone}: leave {key} out"
+                    f"{key} {shorten(values[key])} means nothing to {backbone}: leave {key} out"
                 )
         return {key: value for key, value in values.items() if key not in cls.legacy_keys}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from untold.config.section import Count, CountOrZero, Section
+from untold.config.section import Beam, CountOrZero, Factor, Section, Share, Temperature
 from untold.metric_registry import metric_has, metrics_with
 
 __all__ = ["SequenceConfig"]
@@ -21,20 +21,20 @@ class SequenceConfig(Section):
     """
 
     kind: Literal["none", "reinforce", "mrt", "actor_critic"] = "none"
-    mix: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    mix: Share = 0.5
     sampler: Literal["sample", "nbest"] = "sample"
-    samples: Count = 5
-    temperature: Annotated[float, Field(gt=0.0)] = 1.0
-    max_ratio: Annotated[float, Field(gt=0.0)] = 2.0
+    samples: Beam = 5
+    temperature: Temperature = 1.0
+    max_ratio: Factor = 2.0
     reference: bool = False
     reward: str = "bleu"  # a metric with sentence scores, or package.module:function
     aligner: str | None = None  # the path of the aligner that cdr counts by
     baseline: Literal["mean", "self_critical", "none"] = "mean"
-    alpha: Annotated[float, Field(gt=0.0)] = 0.005
+    alpha: Factor = 0.005
     discriminator: bool = False
     discriminator_warmup: CountOrZero = 0
-    d_judge: Count = 64
-    judge_rate: Annotated[float, Field(gt=0.0)] = 1.0
+    d_judge: Annotated[int, Field(ge=1, le=8192)] = 64
+    judge_rate: Factor = 1.0
 
     @property
     def is_on(self) -> bool:

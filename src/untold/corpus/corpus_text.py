@@ -7,13 +7,15 @@ unpack, parse and, for a dataset of a hub, fetch it again, and it might have cha
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from untold.config import CorpusConfig
 from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
+from untold.durable import writing
+from untold.feedback import track
 
 __all__ = ["CorpusText"]
 
@@ -26,16 +28,21 @@ class CorpusText:
         self.corpora, self.root = tuple(corpora), root
         self._directory = directory
         self._copy: IO[str] | None = None
+        self._count = 0
         self._closing = ExitStack()
 
     def pairs(self) -> Iterator[Pair]:
         """Yields every pair in order, blank ones too. One pass must end before the next begins."""
-        if self._copy is None:
-            self._copy = self._read()
-        self._copy.seek(0)
-        while line := self._copy.readline():
+        copy = self._whole_copy()
+        copy.seek(0)
+        while line := copy.readline():
             source, target, number, file = json.loads(line)
             yield Pair(source, target, number, file)
+
+    def count(self) -> int:
+        """Returns the number of pairs."""
+        self._whole_copy()
+        return self._count
 
     def fingerprints(self) -> list[str]:
         """Returns a hash of each corpus as it is on disk now."""
@@ -50,17 +57,29 @@ class CorpusText:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._closing.close()
+        with suppress(OSError):  # of a full disk, which was told before; the copy is not needed now
+            self._closing.close()
         self._copy = None
 
+    def _whole_copy(self) -> IO[str]:
+        if self._copy is None:
+            self._copy = self._read()
+        return self._copy
+
     def _read(self) -> IO[str]:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        with writing(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            return self._copy_pairs()
+
+    def _copy_pairs(self) -> IO[str]:
         file = tempfile.TemporaryFile(  # noqa: SIM115 (__exit__ closes it)
             "w+", encoding="utf-8", newline="\n", dir=self._directory
         )
         copy = self._closing.enter_context(file)
         for corpus in self.corpora:
-            for pair in read_pairs(corpus, self.root):
+            for pair in track(read_pairs(corpus, self.root), "reading the corpus"):
                 row = [pair.source, pair.target, pair.line, pair.file]
                 copy.write(json.dumps(row, ensure_ascii=False) + "\n")
+                self._count += 1
+        copy.flush()  # here, where a full disk is told with its place
         return copy

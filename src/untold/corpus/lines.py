@@ -7,20 +7,31 @@ a "\\r" within the line.
 
 import gzip
 import io
+import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from untold.errors import UntoldError
+from untold.failures import reason_and_cure
 
-__all__ = ["count_lines", "open_bytes", "read_lines", "read_parallel", "split_lines"]
+__all__ = [
+    "count_lines",
+    "count_lines_ahead",
+    "open_bytes",
+    "read_descriptor",
+    "read_lines",
+    "read_parallel",
+    "split_lines",
+]
 
 _BLOCK_BYTES = 1 << 20
 
 
 def split_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decodes a binary file or standard input (`sys.stdin.buffer`); errors say `name`."""
+    """Decodes the lines of a binary file; errors say `name`."""
     for number, line in enumerate(stream, start=1):
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -30,6 +41,24 @@ def split_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
                 f"{name}:{number}:{error.start + 1}: byte 0x{content[error.start]:02x} is not "
                 f"UTF-8: convert the text first (iconv -t utf-8)"
             ) from None
+
+
+def read_descriptor(descriptor: int) -> Iterator[bytes]:
+    """Yields lines with their ends as soon as they arrive, such as those of standard input.
+
+    A thread that waits here holds no lock. One that waits inside `sys.stdin.buffer` does, and the
+    interpreter aborts if it has to shut down meanwhile.
+    """
+    parts: list[bytes] = []
+    while block := os.read(descriptor, _BLOCK_BYTES):
+        *ends, rest = block.split(b"\n")
+        for end in ends:
+            yield b"".join((*parts, end, b"\n"))
+            parts = []
+        if rest:
+            parts.append(rest)
+    if parts:
+        yield b"".join(parts)
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -63,6 +92,16 @@ def count_lines(path: Path) -> int:
     return lines + (last != b"" and not last.endswith(b"\n"))
 
 
+def count_lines_ahead(descriptor: int) -> int | None:
+    """Counts the lines that are still to be read; None if they come from no regular file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
+    lines, last, place = 0, b"", os.lseek(descriptor, 0, os.SEEK_CUR)
+    while block := os.pread(descriptor, _BLOCK_BYTES, place):
+        lines, last, place = lines + block.count(b"\n"), block, place + len(block)
+    return lines + (last != b"" and not last.endswith(b"\n"))
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
     """Opens a file, and unpacks it if its name ends in .gz; errors name the file."""
@@ -72,4 +111,4 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UntoldError(f"{path}: not a whole .gz file ({error}): get it again") from None
     except OSError as error:
-        raise UntoldError(f"{path}: {error.strerror or error}") from None
+        raise UntoldError(f"{path}: {reason_and_cure(error)}") from None

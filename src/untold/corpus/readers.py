@@ -10,6 +10,7 @@ from untold.corpus.lines import count_lines, open_bytes, read_lines, split_lines
 from untold.corpus.tables import Pair, read_dataset, read_table
 from untold.durable import hash_file
 from untold.errors import UntoldError
+from untold.failures import reason_and_cure
 
 __all__ = ["Pair", "fingerprint_corpus", "read_lines", "read_pairs", "split_lines"]
 
@@ -55,7 +56,7 @@ def _hash(path: Path) -> str:
     try:
         return hash_file(_require_file(path))
     except OSError as error:
-        raise UntoldError(f"{path}: {error.strerror or error}") from None
+        raise UntoldError(f"{path}: {reason_and_cure(error)}") from None
 
 
 def _read_parallel_files(source: Path, target: Path) -> Iterator[Pair]:

@@ -73,7 +73,10 @@ class PositionalEmbedding(nn.Module):
         super().__init__()
         self.embedding = embedding
         self.dropout = Dropout(dropout)
-        table = _sinusoids(0, known, embedding.embedding_dim, torch.device("cpu"))
+        if embedding.weight.is_meta:  # a model that is only measured needs no values
+            table = embedding.weight.new_empty(known, embedding.embedding_dim)
+        else:
+            table = _sinusoids(0, known, embedding.embedding_dim, torch.device("cpu"))
         self.table = nn.Buffer(table, persistent=False)
 
     def forward(self, ids: Tensor, first: int = 0) -> Tensor:

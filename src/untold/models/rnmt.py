@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from untold.config import Count, ModelConfig
+from untold.config import Layers, ModelConfig, Width
 from untold.models.attention_coverage import COVERAGES
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 from untold.models.gru import AdditiveAttention, GRUCell, initialise_recurrent
@@ -48,9 +48,9 @@ class RnmtConfig(ModelConfig):
     }
 
     backbone: str = "rnmt"
-    d_embedding: Count | None = 512  # width of the words and of o; None: d_model
-    d_model: Count = 1024  # width of the decoder, and of each direction of the encoder
-    encoder_layers: Count = 1
+    d_embedding: Width | None = 512  # width of the words and of o; None: d_model
+    d_model: Width = 1024  # width of the decoder, and of each direction of the encoder
+    encoder_layers: Layers = 1
     tie_embeddings: bool = True
     attention_coverage: Literal["none", "linguistic", "neural"] = "none"
 

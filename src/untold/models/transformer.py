@@ -5,14 +5,15 @@ Shape letters are those of layers.py; m and r are hypotheses before and after a 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from untold.config import Count, Fraction, ModelConfig
+from untold.config import DropRate, Layers, ModelConfig, Width
+from untold.errors import shorten
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 from untold.models.layers import (
     Dropout,
@@ -53,12 +54,12 @@ class TransformerConfig(ModelConfig):
     }
 
     backbone: str = "transformer"
-    d_model: Count = 512
-    heads: Count = 8
-    encoder_layers: Count = 6
-    decoder_layers: Count = 6
-    attention_dropout: Fraction = 0.0
-    activation_dropout: Fraction = 0.0
+    d_model: Width = 512
+    heads: Annotated[int, Field(ge=1, le=1024)] = 8
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
+    attention_dropout: DropRate = 0.0
+    activation_dropout: DropRate = 0.0
     tie_embeddings: bool = True
 
     @classmethod
@@ -68,8 +69,8 @@ class TransformerConfig(ModelConfig):
         width, given = kept.get("d_model"), kept.pop("d_embedding", None)
         if given not in (None, width):
             raise ValueError(
-                f"d_embedding {given}: a transformer's embeddings are as wide as "
-                f"d_model, here {width}: leave d_embedding out"
+                f"d_embedding {shorten(given)}: a transformer's embeddings are as wide as "
+                f"d_model, here {shorten(width)}: leave d_embedding out"
             )
         return kept
 

@@ -4,6 +4,8 @@ Nothing in a model directory is ever executed, and every file is checked against
 it is used.
 """
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from untold.corpus.codec import TextCodec
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import MANIFEST, is_complete, new_directory, verify_directory
 from untold.errors import UntoldError
+from untold.memory_estimate import Vocabularies, check_loading
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 
@@ -32,10 +35,12 @@ __all__ = [
     "read_tensors",
     "save_model",
     "step_directories",
+    "write_tensors",
 ]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 BEST, CHECKPOINTS = "best", "checkpoints"
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")  # how safetensors, which is Rust, cites errno
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def fill_model_directory(directory: Path, trained: TrainedModel) -> None:
     """Writes a model's files to a directory that the caller seals with a manifest."""
     (directory / CONFIG).write_text(trained.config.model_dump_json(indent=1) + "\n")
     trained.tokenizers.save(directory)
-    save_file(named_weights(trained.model), directory / WEIGHTS)
+    write_tensors(directory / WEIGHTS, named_weights(trained.model))
 
 
 def named_weights(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -81,6 +86,7 @@ def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
         raise UntoldError(f"{directory}: {CONFIG} cannot be read: {error}") from None
     config = parse_config_json(text, f"{directory}/{CONFIG}")
     tokenizers = Tokenizers.load(directory)
+    check_loading(config.model, Vocabularies(tokenizers.sizes, tokenizers.joint), str(directory))
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
         model = build_model_for(tokenizers, config.model)
     load_weights(model, directory)
@@ -93,6 +99,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise UntoldError(f"{path}: not a readable safetensors file: {error}") from None
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes a safetensors file; a full disk is an OSError here, as for any other file."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        if found := _SYSTEM_ERROR.search(str(error)):
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), str(path)) from error
+        raise
 
 
 def find_model(path: Path) -> Path:

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from untold.durable import new_directory, verify_directory
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 from untold.storage.model_directory import (
     BEST,
     CHECKPOINTS,
@@ -25,6 +24,7 @@ from untold.storage.model_directory import (
     read_tensors,
     save_model,
     step_directories,
+    write_tensors,
 )
 from untold.training.progress import Progress
 
@@ -67,7 +67,7 @@ class Checkpoints:
         path = self.run / CHECKPOINTS / _name(progress.step)
         with new_directory(path, replace=True) as directory:
             fill_model_directory(directory, trained)
-            save_file(memory, directory / OPTIMIZER)
+            write_tensors(directory / OPTIMIZER, memory)
             document = {"progress": progress.as_json(), "facts": facts}
             (directory / PROGRESS).write_text(json.dumps(document, indent=1) + "\n")
         written = step_directories(self.run / CHECKPOINTS)
@@ -142,9 +142,9 @@ def _read(directory: Path) -> Checkpoint:
     verify_directory(directory)
     try:
         document = json.loads((directory / PROGRESS).read_text(encoding="utf-8"))
-        return Checkpoint(directory, Progress(**document["progress"]), document["facts"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UntoldError(f"{directory}: {PROGRESS} cannot be used: {error}") from None
+        return Checkpoint(directory, Progress.from_json(document["progress"]), document["facts"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UntoldError(f"{directory}: {PROGRESS} cannot be used: {shorten(error)}") from None
 
 
 def _refuse_non_finite(tensors: dict[str, Tensor], step: int) -> None:

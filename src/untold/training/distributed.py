@@ -1,6 +1,9 @@
 """Distributed training: the processes that torchrun started for one run, or this one alone."""
 
+import json
 import os
+import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +17,9 @@ from torch import Tensor
 from untold.errors import UntoldError
 
 __all__ = ["ProcessGroup"]
+
+_START = "untold/start"  # the key under which the main process names a start of the job
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,15 @@ class ProcessGroup:
         if cls.launched_processes() == 1:
             return cls()
         timeout = timedelta(minutes=timeout_minutes)
+        backend = "nccl" if device == "cuda" else "gloo"
         with _collective():
-            dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=timeout)
-        return cls(dist.get_rank(), dist.get_world_size())
+            store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+            start = _agree_on_start(store, rank, size, timeout)
+            fresh = dist.PrefixStore(start, store)
+            dist.init_process_group(
+                backend, store=fresh, rank=rank, world_size=size, timeout=timeout
+            )
+        return cls(rank, size)
 
     @staticmethod
     def launched_processes() -> int:
@@ -103,6 +115,43 @@ class ProcessGroup:
         yield
         if self.is_main:
             self.barrier()
+
+
+def _agree_on_start(store: dist.Store, rank: int, world_size: int, timeout: timedelta) -> str:
+    """Returns a name that all processes of this start of the job share, and no earlier start had.
+
+    torchrun keeps one store for all its restarts. Without a name of their own, restarted processes
+    find the addresses of dead ones in it, and wait for these until the timeout. The number of the
+    restart is no such name: every machine counts its own.
+    """
+    deadline = time.monotonic() + timeout.total_seconds()
+    if rank == 0:
+        return _announce_start(store, world_size, deadline)
+    me = secrets.token_hex(8)
+    store.set(_member(rank), me)
+    while time.monotonic() < deadline:
+        start, *members = json.loads(store.get(_START))
+        if me in members:  # the main process is one of this start: it has seen this process
+            store.set(f"{start}/{_member(rank)}", me)
+            return start
+        time.sleep(_POLL_SECONDS)
+    raise RuntimeError("the main process has not come")
+
+
+def _announce_start(store: dist.Store, world_size: int, deadline: float) -> str:
+    """Names the newest processes of all ranks, as the main process, until each has seen itself."""
+    start, members = f"start-{secrets.token_hex(8)}", [_member(k) for k in range(1, world_size)]
+    while time.monotonic() < deadline:
+        names = [name.decode() for name in store.multi_get(members)]
+        store.set(_START, json.dumps([start, *names]))
+        if store.check([f"{start}/{member}" for member in members]):
+            return start
+        time.sleep(_POLL_SECONDS)
+    raise RuntimeError("not all processes have come")
+
+
+def _member(rank: int) -> str:
+    return f"untold/member-{rank}"
 
 
 @contextmanager

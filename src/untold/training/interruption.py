@@ -2,12 +2,18 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-__all__ = ["Interrupted", "stop_signals"]
+from untold.stopping import tolerate_signals
+
+__all__ = ["Interrupted", "PutOffError", "stop_signals"]
+
+
+class PutOffError(Exception):
+    """Breaks off work that the resumed run begins anew, such as a validation."""
 
 
 @dataclass
@@ -16,23 +22,40 @@ class Interrupted:
 
     signal: int = 0
 
+    def put_off(self) -> None:
+        """Breaks off what the resumed run can do again, if a signal has arrived."""
+        if self.signal:
+            raise PutOffError
+
+
+def _say_nothing(_: str) -> None:
+    """Prints nothing."""
+
 
 @contextmanager
-def stop_signals(*, launched: bool = False) -> Iterator[Interrupted]:
+def stop_signals(
+    interrupted: Interrupted | None = None,
+    say: Callable[[str], None] = _say_nothing,
+    *,
+    launched: bool = False,
+) -> Iterator[Interrupted]:
     """Notes the first signal; a second one has the effect that it had before.
 
     A launcher such as torchrun passes on every signal, so that one sent to the whole group (Ctrl-C,
     a batch system) arrives twice at once. With `launched`, later signals are ignored, and the
     launcher kills processes that do not end.
     """
-    interrupted = Interrupted()
+    interrupted = interrupted or Interrupted()
     before = {kind: signal.getsignal(kind) or signal.SIG_DFL for kind in _kinds()}
 
     def note(number: int, _frame: FrameType | None) -> None:
         interrupted.signal = number
         for kind, handler in before.items():
             signal.signal(kind, signal.SIG_IGN if launched else handler)
+        if not launched:
+            say("stopping after this update; a second Ctrl-C stops at once")
 
+    tolerate_signals(1)
     for kind in before:
         signal.signal(kind, note)
     try:
@@ -40,6 +63,8 @@ def stop_signals(*, launched: bool = False) -> Iterator[Interrupted]:
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
+        if not interrupted.signal:
+            tolerate_signals(0)
 
 
 def _kinds() -> list[signal.Signals]:

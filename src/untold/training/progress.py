@@ -1,12 +1,19 @@
 """The progress of a run, which is saved with every checkpoint, and early stopping."""
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from untold.config import TrainConfig
 
-__all__ = ["Progress", "Validation", "after_validation", "early_stopping", "is_over"]
+__all__ = [
+    "Progress",
+    "UnloggedSums",
+    "Validation",
+    "after_validation",
+    "early_stopping",
+    "is_over",
+]
 
 
 @dataclass(frozen=True)
@@ -22,8 +29,18 @@ class Validation:
 
 
 @dataclass(frozen=True)
+class UnloggedSums:
+    """The sums over the updates since the last log line, which the next line is a mean of."""
+
+    tokens: int = 0
+    all_tokens: int = 0  # with those of skipped updates
+    seconds: float = 0.0
+    parts: dict[str, list[float]] = field(default_factory=dict)  # one sum for each process
+
+
+@dataclass(frozen=True)
 class Progress:
-    """Holds everything but weights and optimizer that the next update depends on."""
+    """Holds everything but weights and optimizer that the rest of a run depends on."""
 
     step: int = 0
     epoch: int = 0
@@ -37,6 +54,12 @@ class Progress:
     plateau: int = 0  # of these, since the rate was last reduced
     reductions: int = 0
     validated: int = 0  # the step of the last validation
+    unlogged: UnloggedSums = field(default_factory=UnloggedSums)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Progress":
+        """Reads what `as_json` returned, now or in an older version, which had no sums."""
+        return cls(**values | {"unlogged": UnloggedSums(**values.get("unlogged", {}))})
 
     def as_json(self) -> dict[str, Any]:
         """Returns a plain dictionary."""

@@ -1,21 +1,24 @@
-"""Reports a run: live progress on a terminal, plain lines elsewhere, metrics as JSONL always."""
+"""Reports a run: a bar on a terminal, plain lines elsewhere, metrics as JSONL always."""
 
 import json
 import math
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from untold.durable import write_file
+from untold.durable import write_file, writing
+from untold.feedback import Display, Task, active_display, is_decided
+from untold.report.progress_display import ProgressBars, error_console
 
 __all__ = ["NullReporter", "Reporter"]
 
 METRICS = "metrics.jsonl"
+Figures = dict[str, float | int | None]
 
 
 class Reporter:
@@ -23,10 +26,10 @@ class Reporter:
 
     def __init__(self, run: Path, steps: int, console: Console | None = None) -> None:
         self.run = run
-        self.console = console or Console(stderr=True)
+        self.console = console or error_console()
         self._steps = steps
-        self._live: Progress | None = None
-        self._task = TaskID(0)
+        self._display = _choose_display(console)
+        self._task = Task(None, "training", steps, 0)
         self._board: Any = None
         self._file: TextIO | None = None
         self._closing = ExitStack()
@@ -39,44 +42,42 @@ class Reporter:
         self._board = _tensorboard(self.run, step)
         if self._board is not None:
             self._closing.callback(self._board.close)
-        if self.console.is_terminal:
-            columns = ("[bold]{task.completed}[/]/{task.total}", "{task.fields[figures]}")
-            self._live = Progress(
-                TextColumn(columns[0]),
-                BarColumn(bar_width=24),
-                TimeRemainingColumn(),
-                TextColumn(columns[1]),
-                console=self.console,
-            )
-            self._task = self._live.add_task("", total=self._steps, completed=step, figures="")
-            self._closing.enter_context(self._live)
+        self._task = Task(self._display, "training", self._steps, step)
+        self._closing.callback(self._task.end)
 
     def say(self, line: str) -> None:
         """Prints one line."""
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, step: int) -> None:
-        """Shows that an update was made."""
-        if self._live is not None:
-            self._live.update(self._task, completed=step)
+        """Notes that an update was made; the bar moves when its figures are shown."""
+        self._task.done = step
 
-    def metrics(self, kind: str, step: int, figures: dict[str, float | int | None]) -> None:
+    def show_figures(self, compute: Callable[[], Figures]) -> None:
+        """Shows figures on the bar, if it is time; metrics.jsonl does not get them."""
+        if self._task.is_shown_now():
+            self._task.note = _line(compute())
+            self._task.show()
+
+    def metrics(self, kind: str, step: int, figures: Figures) -> None:
         """Writes figures of training or validation to metrics.jsonl and prints them.
 
         JSON has no NaN and no infinity: they are written as null.
         """
-        shown = "  ".join(f"{name} {_short(value)}" for name, value in figures.items())
+        shown = _line(figures)
         figures = {name: _finite(value) for name, value in figures.items()}
         record = {"kind": kind, "step": step, "time": round(time.time(), 3), **figures}
         if self._file is not None:
-            self._file.write(json.dumps(record, allow_nan=False) + "\n")
-            self._file.flush()
+            with writing(self.run / METRICS):
+                self._file.write(json.dumps(record, allow_nan=False) + "\n")
+                self._file.flush()
         if self._board is not None:
             for name, value in figures.items():
                 if value is not None:
                     self._board.add_scalar(f"{kind}/{name}", value, step)
-        if self._live is not None and kind == "train":
-            self._live.update(self._task, completed=step, figures=shown)
+        if kind == "train" and isinstance(self._display, ProgressBars):
+            self._task.done, self._task.note = step, shown
+            self._task.show()
         else:
             left = "" if kind != "train" else f"/{self._steps}"
             self.say(f"{kind} step {step}{left}  {shown}")
@@ -102,8 +103,23 @@ class NullReporter(Reporter):
     def say(self, line: str) -> None:
         """Prints nothing."""
 
-    def metrics(self, kind: str, step: int, figures: dict[str, float | int | None]) -> None:
+    def show_figures(self, compute: Callable[[], Figures]) -> None:
+        """Shows nothing."""
+
+    def metrics(self, kind: str, step: int, figures: Figures) -> None:
         """Writes nothing."""
+
+
+def _choose_display(console: Console | None) -> Display | None:
+    """Takes the active display; without one, training draws bars on a terminal by itself."""
+    if console is None and is_decided():
+        return active_display()
+    console = console or error_console()
+    return ProgressBars(console) if console.is_terminal else None
+
+
+def _line(figures: Figures) -> str:
+    return "  ".join(f"{name} {_short(value)}" for name, value in figures.items())
 
 
 def _short(value: float | int | None) -> str:
@@ -124,7 +140,7 @@ def _cut_metrics(path: Path, step: int) -> None:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + b"\n")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a line that a crash cut short
     write_file(path, b"".join(kept))
 

@@ -1,7 +1,7 @@
 """One training run: sets up data, model and objective, resumes or warm-starts, and trains."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,16 +10,18 @@ from typing import Any
 import torch
 
 from untold.config import Config
+from untold.corpus.batching import PairStore
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter
 from untold.errors import UntoldError
+from untold.memory_estimate import Vocabularies, check_training
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model
-from untold.threads import ThreadKeeper, is_ours_to_choose
+from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import stop_signals
+from untold.training.interruption import Interrupted, stop_signals
 from untold.training.losses.objective import check_loss_names
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter, Reporter
@@ -27,7 +29,7 @@ from untold.training.resume import check_unchanged, restore, run_facts
 from untold.training.sequence.rewards import Reward, make_reward
 from untold.training.sequence.sequence_objective import make_objective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
-from untold.training.training_data import prepare_data
+from untold.training.training_data import TrainingData, prepare_data
 from untold.training.validation import make_validator
 from untold.training.warm_start import WarmStart, warm_start
 
@@ -62,13 +64,16 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     processes = ProcessGroup.init(device.type, config.train.timeout_minutes)
     try:
         if config.train.threads is not None:
+            check_threads(config.train.threads)
             torch.set_num_threads(config.train.threads)
         if not processes.is_main:
             reporter = NullReporter(options.out, config.train.steps)
         reporter = reporter or Reporter(options.out, config.train.steps)
-        signals = stop_signals(launched=processes.world_size > 1)
-        with _lock(options.out, processes), reporter, signals as interrupted:
-            context = RunContext(processes, reporter, interrupted)
+        context = RunContext(processes, reporter, Interrupted())
+        # A launcher's processes must agree when to stop, so they note signals from the beginning.
+        patient = processes.world_size > 1
+        signals = stop_signals(context.interrupted, launched=True) if patient else nullcontext()
+        with _lock(options.out, processes), reporter, signals:
             return _train(config, options, context, device, reward)
     finally:
         processes.destroy()
@@ -88,9 +93,8 @@ def _train(
     )
     init = options.init if checkpoint is None else None
     other = None if init is None else load_model(init)
-    with processes.main_process_first():  # it prepares the files that the others read
-        known = _tokenizers_of_weights(checkpoint, other)
-        data = prepare_data(config, known, options.out, reporter.say)
+    known = _tokenizers_of_weights(checkpoint, other)
+    data = _prepare_data(config, known, options.out, context, device)
     tokenizers = data.tokenizers
     facts = run_facts(config, data)
     if checkpoint is not None:
@@ -107,17 +111,26 @@ def _train(
     progress = Progress() if checkpoint is None else restore(checkpoint, trained, optimizer)
     validate = None
     if data.valid is not None:
-        validate = make_validator(trained, data.valid, data.valid_pairs)
+        validate = make_validator(trained, data.valid, data.valid_pairs, context.interrupted)
     hooks = Hooks(validate, objective=objective)
     if processes.is_main:
         save = partial(checkpoints.save, trained, optimizer, facts)
         hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), objective)
     if keeper := _thread_keeper(trained, context, facts):
         hooks = replace(hooks, after_update=keeper.recheck)
-    reporter.begin(progress.step)
-    progress = Trainer(trained, optimizer, data.train, context, hooks).run(progress)
+    trainer = Trainer(trained, optimizer, data.train, context, hooks)
+    with _patience(context):
+        reporter.begin(progress.step)
+        progress = trainer.run(progress)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
+
+
+def _patience(context: RunContext) -> AbstractContextManager[object]:
+    """Lets a signal wait for the end of an update. Before the first update it stops at once."""
+    if context.processes.world_size > 1:
+        return nullcontext()
+    return stop_signals(context.interrupted, context.reporter.say)
 
 
 def _tokenizers_of_weights(
@@ -127,6 +140,39 @@ def _tokenizers_of_weights(
     if checkpoint is not None:
         return Tokenizers.load(checkpoint.directory)
     return None if other is None else other.tokenizers
+
+
+def _prepare_data(
+    config: Config,
+    known: Tokenizers | None,
+    out: Path,
+    context: RunContext,
+    device: torch.device,
+) -> TrainingData:
+    """Prepares the data of a run; looks before and after whether its training fits the memory."""
+    _check_memory(config, known, device)
+    with context.processes.main_process_first():  # it prepares the files that the others read
+        data = prepare_data(config, known, out, context.reporter.say)
+    _check_memory(config, data.tokenizers, device, data.train)
+    return data
+
+
+def _check_memory(
+    config: Config,
+    tokenizers: Tokenizers | None,
+    device: torch.device,
+    store: PairStore | None = None,
+) -> None:
+    """Refuses what does not fit: before tokenizing by the sizes asked for, then by real ones."""
+    if tokenizers is None:
+        size = config.tokenizer.size
+        vocabularies = Vocabularies((size, size), config.tokenizer.joint)
+    else:
+        vocabularies = Vocabularies(tokenizers.sizes, tokenizers.joint)
+    tokens = 0
+    if store is not None:  # a batch is no larger than the whole corpus
+        tokens = int(max(store.source_lengths.sum(), store.target_lengths.sum()))
+    check_training(config, vocabularies, device, min(tokens, config.train.batch_tokens))
 
 
 def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:

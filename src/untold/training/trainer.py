@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted
+from untold.training.interruption import Interrupted, PutOffError
 from untold.training.learning_rate_schedule import learning_rate
 from untold.training.losses.objective import Objective
 from untold.training.meter import Meter, Update
@@ -121,10 +122,12 @@ class Trainer:
 
     def run(self, progress: Progress) -> Progress:
         """Makes updates until the run is over; validates, saves and reports on the way."""
+        meter = Meter(self.processes, self.device, self.objective.names, progress.unlogged)
         if self._is_validation_due(progress):  # the interrupted run had put it off
             progress = self._validate(progress)
-            self.hooks.save(progress)
-        meter = Meter(self.processes, self.device, self.objective.names)
+            if progress.validated < progress.step:  # it is put off again
+                return progress
+            progress = self._save(progress, meter)
         while not is_over(progress, self.config):
             began = time.perf_counter()
             update, progress = self._advance(progress)
@@ -132,16 +135,23 @@ class Trainer:
             progress = replace(progress, seconds=progress.seconds + seconds)
             meter.add(update, seconds)
             self.reporter.step(progress.step)
+            self.reporter.show_figures(partial(self._figures, progress, meter.peek))
             self.hooks.after_update(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
-            if update.stop:  # saves at once, without a validation, since someone waits
-                self.hooks.save(progress)
-                return progress
-            if self._is_validation_due(progress):
+            is_due = not update.stop and self._is_validation_due(progress)
+            if is_due:
                 progress = self._validate(progress)
-            if progress.step % self.config.save_every == 0 or is_over(progress, self.config):
-                self.hooks.save(progress)
+            # A run that is to stop saves at once; its validation is put off, since someone waits.
+            stops = update.stop or (is_due and progress.validated < progress.step)
+            if (
+                stops
+                or progress.step % self.config.save_every == 0
+                or is_over(progress, self.config)
+            ):
+                progress = self._save(progress, meter)
+            if stops:
+                break
         return progress
 
     def update(self, progress: Progress, batches: Sequence[tuple[int, Batch]]) -> Update:
@@ -249,9 +259,10 @@ class Trainer:
         if self.hooks.validate is None:
             return replace(progress, validated=progress.step)
         self.model.eval()
-        validation = self.processes.broadcast(
-            self.hooks.validate() if self.processes.is_main else None
-        )
+        validation = self.processes.broadcast(self._run_validation())
+        if validation is None:  # a signal has arrived: the resumed run validates
+            self.interrupted.signal = self.interrupted.signal or signal.SIGTERM
+            return progress
         progress, is_best = after_validation(progress, validation, self.config)
         figures = {
             "loss": validation.loss,
@@ -263,10 +274,29 @@ class Trainer:
             self.hooks.save_best(progress)
         return progress
 
+    def _run_validation(self) -> Validation | None:
+        """Validates in the main process; None if a signal broke it off, and in other processes."""
+        if self.hooks.validate is None or not self.processes.is_main:
+            return None
+        try:
+            return self.hooks.validate()
+        except PutOffError:
+            return None
+
+    def _save(self, progress: Progress, meter: Meter) -> Progress:
+        """Saves a checkpoint with the sums of the log line that is still to come."""
+        progress = replace(progress, unlogged=meter.unlogged())
+        self.hooks.save(progress)
+        return progress
+
     def _log(self, progress: Progress, meter: Meter) -> None:
+        self.reporter.metrics("train", progress.step, self._figures(progress, meter.figures))
+
+    def _figures(
+        self, progress: Progress, means: Callable[[], dict[str, float | int | None]]
+    ) -> dict[str, float | int | None]:
         rate = learning_rate(self.config, progress.step, progress.reductions)
-        figures = meter.figures() | {"rate": rate, "epoch": progress.epoch}
-        self.reporter.metrics("train", progress.step, figures)
+        return means() | {"rate": rate, "epoch": progress.epoch}
 
     def _report_skipped(self, progress: Progress, update: Update, rows: list[np.ndarray]) -> None:
         """Names the pairs whose loss is not finite, or all of them if every loss is finite."""

@@ -15,6 +15,7 @@ from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.corpus.vocabulary_training import LONGEST_WORD, has_long_word
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
+from untold.feedback import task
 
 __all__ = ["TrainingData", "prepare_data", "prepare_tokenizers"]
 
@@ -74,7 +75,9 @@ def prepare_tokenizers(
         return Tokenizers.load(directory)
     long_words = _LongWords()
     sides = (_lines(text, number, config.data.lowercase, long_words) for number in (0, 1))
-    tokenizers = train_tokenizers(config.tokenizer, *sides)
+    text.count()  # reads the corpus, which shows its own progress
+    with task("learning the vocabulary"):
+        tokenizers = train_tokenizers(config.tokenizer, *sides)
     if long_words.lines:
         say(str(long_words))
     with new_directory(directory, replace=True) as unfinished:

@@ -42,6 +42,11 @@ ERRORS = {
     "an unknown form": ('paradigm n(a = b)\n    S -> "{a}" || "{x}"', 7, "{x} is no form"),
     "nothing at all": ("", 1, "start S has no rule"),
     "a bad weight": ("feature x = a*b", 6, "a weight is a number"),
+    "a weight that is no number": ("feature x = a*nan", 6, "a weight is a number from 1e-6"),
+    "a weight of zero": ('S -> "a" || "b" * 0', 6, "a weight is a number from 1e-6 to 1e6"),
+    "a weight beyond all": ('S -> "a" || "b" * ' + "9" * 400, 6, "a weight is a number"),
+    "a feature twice": ("feature num = one two", 6, "feature num was declared above"),
+    "endless sentences": ("length 1 " + "9" * 5000, 6, "give the fewest and the most words"),
     "a group of nothing": ("group sem x = y", 6, "declare it above its groups"),
 }
 

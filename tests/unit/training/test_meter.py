@@ -2,10 +2,12 @@
 
 import math
 
+import pytest
 import torch
 
 from untold.training.distributed import ProcessGroup
 from untold.training.meter import Meter, Update
+from untold.training.progress import UnloggedSums
 
 
 def meter():
@@ -39,3 +41,29 @@ def test_where_all_were_skipped_there_is_no_mean():
     figures = meter()
     figures.add(update(norm=math.inf, loss=math.inf), 1.0)
     assert figures.figures()["loss"] is None
+
+
+@pytest.mark.parametrize("now", [1, 2, 3])
+def test_sums_go_on_where_they_were_saved_whatever_the_number_of_processes(now):
+    saved = UnloggedSums(10, 15, 2.0, {"loss": [1.0, 2.0, 4.0], "nll": [0.5, 0.25, 8.0]})
+    sums = []
+    for rank in range(now):
+        group = Alone(rank, now)
+        part = Meter(group, torch.device("cpu"), ("loss", "nll"), saved).unlogged()
+        assert (part.tokens, part.all_tokens, part.seconds) == (10, 15, 2.0)
+        sums.append({name: values[rank] for name, values in part.parts.items()})
+    assert sum(each["loss"] for each in sums) == 7.0
+    assert sum(each["nll"] for each in sums) == 8.75
+
+
+def test_sums_of_other_columns_are_left_out():
+    saved = UnloggedSums(10, 15, 2.0, {"loss": [1.0], "old": [0.5]})
+    fresh = Meter(ProcessGroup(), torch.device("cpu"), ("loss", "nll"), saved).unlogged()
+    assert fresh == UnloggedSums(0, 0, 0.0, {"loss": [0.0], "nll": [0.0]})
+
+
+class Alone(ProcessGroup):
+    """A process of several that hears nothing of the others."""
+
+    def all_reduce_sum(self, values, device):
+        return list(values)

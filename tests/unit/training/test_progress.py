@@ -18,7 +18,7 @@ def follow(values, **settings):
     """The standing after each BLEU score, one every ten steps; and whether each is best."""
     config, progress, history = TrainConfig(**settings), Progress(), []
     for number, value in enumerate(values, start=1):
-        progress = Progress(**progress.as_json() | {"step": 10 * number})
+        progress = Progress.from_json(progress.as_json() | {"step": 10 * number})
         progress, is_best = after_validation(progress, Validation(1.0, value), config)
         history.append((progress, is_best))
     return history

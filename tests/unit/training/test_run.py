@@ -6,7 +6,8 @@ import shutil
 import pytest
 import torch
 
-from toys import checkpoint_contents, records, toy_config, weights, write_corpus
+from toys import checkpoint_contents, lasting_records, records, toy_config, weights, write_corpus
+from untold.durable import new_directory
 from untold.errors import UntoldError
 from untold.storage.checkpoint_averaging import average_models, last_checkpoints
 from untold.storage.model_directory import load_model
@@ -35,14 +36,17 @@ def straight(tmp_path_factory):
     return root, out
 
 
-@pytest.mark.parametrize("stops", [(2,), (4,), (3, 6, 8), (8, 10)])
+@pytest.mark.parametrize("stops", [(2,), (4,), (3, 6, 8), (8, 10), (5, 12)])
 def test_a_run_in_pieces_is_one_in_one_go_bit_for_bit(straight, start, tmp_path, stops):
     root, whole = straight
     for stop in stops:
         result, _ = start(tmp_path, root=root, stop_after=stop, tokenizer=BPE_DROPOUT)
-        assert (result.signal, result.progress.step) == (15, stop + 1)
+        # It stops after the next update; a validation that is due at once is put off instead.
+        last = stop if stop in (5, 10, 12) else stop + 1
+        assert (result.signal, result.progress.step) == (15, last)
+        assert result.progress.validated < last
     result, lines = start(tmp_path, root=root, tokenizer=BPE_DROPOUT)
-    assert any(f"at step {stops[-1] + 1}" in line for line in lines)
+    assert any(f"at step {last}" in line for line in lines)
     assert (result.signal, result.progress.step) == (0, 12)
     for step in (8, 12):
         assert differing(at(tmp_path, step), at(whole, step)) == set()
@@ -86,6 +90,58 @@ def test_metrics_of_a_resumed_run_are_those_of_one_run(start, tmp_path):
         assert record.keys() == {
             *("kind", "step", "time", "loss", "nll", "norm", "tokens_per_second", "rate", "epoch")
         }
+
+
+UNEVEN = {"log_every": 7, "save_every": 4, "validate_every": 10, "steps": 24}
+
+
+@pytest.fixture(scope="module")
+def unevenly_logged(tmp_path_factory):
+    """A run whose checkpoints fall between its log lines."""
+    root = write_corpus(tmp_path_factory.mktemp("corpus"))
+    out = tmp_path_factory.mktemp("unevenly")
+    train(toy_config(root, train=UNEVEN), RunOptions(out))
+    return root, out
+
+
+@pytest.mark.parametrize(
+    ("stops", "lost"), [((2,), 0), ((6,), 0), ((9, 17), 0), ((10,), 1), ((19, 20), 2)]
+)
+def test_a_log_line_averages_the_same_updates_whenever_the_run_was_stopped(
+    unevenly_logged, start, tmp_path, stops, lost
+):
+    """`lost` checkpoints are removed, as if the machine had died before they were written."""
+    root, whole = unevenly_logged
+    for stop in stops:
+        start(tmp_path, root=root, stop_after=stop, train=UNEVEN)
+    for path in last_checkpoints(tmp_path, lost) if lost else []:
+        shutil.rmtree(path)
+    start(tmp_path, root=root, train=UNEVEN)
+    assert [r["step"] for r in records(tmp_path, "train")] == [7, 14, 21]
+    assert lasting_records(tmp_path) == lasting_records(whole)
+
+
+def test_a_checkpoint_that_has_no_sums_can_still_be_gone_on_with(unevenly_logged, start, tmp_path):
+    """The control, too: without the sums of a checkpoint the next line is another."""
+    root, whole = unevenly_logged
+    start(tmp_path, root=root, stop_after=9, train=UNEVEN)
+    forget_sums(at(tmp_path, 10))
+    start(tmp_path, root=root, train=UNEVEN)
+    found, expected = lasting_records(tmp_path), lasting_records(whole)
+    assert [k for k in range(len(found)) if found[k] != expected[k]] == [2]
+    assert (found[2]["kind"], found[2]["step"]) == ("train", 14)
+
+
+def forget_sums(checkpoint):
+    """Makes of a checkpoint one of a version that did not know them."""
+    shutil.copytree(checkpoint, checkpoint.parent / "copy")
+    document = json.loads((checkpoint / "progress.json").read_text())
+    del document["progress"]["unlogged"]
+    with new_directory(checkpoint, replace=True) as directory:
+        for path in (checkpoint.parent / "copy").glob("[!MP]*"):
+            shutil.copy(path, directory / path.name)
+        (directory / "progress.json").write_text(json.dumps(document))
+    shutil.rmtree(checkpoint.parent / "copy")
 
 
 def test_a_finished_run_goes_on_when_there_is_more_to_do(straight, start, tmp_path):

@@ -13,6 +13,7 @@ from untold.corpus.grammars.rule_parser import (
     Pattern,
     Place,
     parse_pattern,
+    parse_weight,
     split_weight,
 )
 
@@ -24,6 +25,7 @@ _COMMENT = re.compile(r'(^|\s)#(?=(?:[^"]*"[^"]*")*[^"]*$).*')
 _RULE_START = re.compile(r"[A-Z]\w*(\[[^\]]*\])?\s*(->|$)")
 _ROW_FEATURES = re.compile(r"\s*(\[[^\]]*\])$")
 _HEADER = ("languages", "start", "length", "capitalize")
+_LENGTH_DIGITS = 4  # a sentence has fewer than 10,000 words
 _STATEMENTS = {
     "absorb": re.compile(r"absorb\s+(?P<language>\S+)\s+(?P<mark>\S+)\s+before\s+(?P<marks>.+)$"),
     "feature": re.compile(r"feature\s+(?P<names>[\w\s]+?)\s*=\s*(?P<values>.+)$"),
@@ -128,9 +130,13 @@ class _Reader:
         languages = self._header("languages", 2)
         start = self._header("start", 1)
         low, high = self._header("length", 2) if "length" in self.header else ["1", "60"]
-        if not (low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high)):
+        digits = low.isdecimal() and high.isdecimal() and len(low + high) <= 2 * _LENGTH_DIGITS
+        if not (digits and 1 <= int(low) <= int(high) < 10**_LENGTH_DIGITS):
             place = self.header["length"][0]
-            raise place.error(f"length {low} {high}: give the fewest and the most words")
+            raise place.error(
+                f"length {low[:20]} {high[:20]}: give the fewest and the most words, below "
+                f"{10**_LENGTH_DIGITS}"
+            )
         place, capitalize = self.header.get("capitalize", (Place(self.where, 1), []))
         for name in (*capitalize, *self.absorb):
             if name not in languages:
@@ -184,12 +190,11 @@ class _Reader:
     def _feature(self, place: Place, match: re.Match[str], _: Lines) -> None:
         values: dict[str, float] = {}
         for item in match["values"].split():
-            value, _star, weight = item.partition("*")
-            try:
-                values[value] = float(weight or 1)
-            except ValueError:
-                raise place.error(f"{item}: a weight is a number, as in sg*2") from None
+            value, star, weight = item.partition("*")
+            values[value] = parse_weight(weight, place) if star else 1.0
         for name in match["names"].split():
+            if name in self.table.values:
+                raise place.error(f"feature {name} was declared above: declare it once")
             self.table.values[name] = values
 
     def _group(self, place: Place, match: re.Match[str], _: Lines) -> None:
@@ -228,7 +233,7 @@ class _Reader:
         self, place: Place, text: str, paradigm: _Paradigm, shared: Features
     ) -> Iterator[Rule]:
         """Yields the rules of one entry: fills its forms into each pattern that lacks none."""
-        text, weight = split_weight(text)
+        text, weight = split_weight(text, place)
         found = _ROW_FEATURES.search(text)
         features = {**shared, **self.table.parse(found[1] if found else None, place)}
         forms = paradigm.row(_ROW_FEATURES.sub("", text), place)

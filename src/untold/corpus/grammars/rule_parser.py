@@ -16,7 +16,7 @@ from untold.corpus.grammars.notation import (
 )
 from untold.errors import UntoldError
 
-__all__ = ["FeatureTable", "Pattern", "Place", "parse_pattern", "split_weight"]
+__all__ = ["FeatureTable", "Pattern", "Place", "parse_pattern", "parse_weight", "split_weight"]
 
 _NO_PARTNER = -1  # the tag of a word marked `~`: the word counts as tagged but aligns with nothing
 
@@ -131,7 +131,7 @@ class Pattern:
 
 def parse_pattern(text: str, table: FeatureTable, place: Place) -> Pattern:
     """Parses `Category[features] -> source || target * weight`."""
-    text, weight = split_weight(text)
+    text, weight = split_weight(text, place)
     left, _, right = text.partition("->")
     head = _LEFT.match(left.strip())
     sides = right.split("||")
@@ -214,7 +214,20 @@ def _without_no_partner(item: Item) -> Item:
     return replace(item, tags=tuple(tag for tag in item.tags if tag != _NO_PARTNER))
 
 
-def split_weight(text: str) -> tuple[str, float]:
+def split_weight(text: str, place: Place) -> tuple[str, float]:
     """Splits ` * number` off the end of a text; without it the weight is 1."""
     match = _WEIGHT.search(text)
-    return (text[: match.start()].rstrip(), float(match[1])) if match else (text, 1.0)
+    if match is None:
+        return text, 1.0
+    return text[: match.start()].rstrip(), parse_weight(match[1], place)
+
+
+def parse_weight(text: str, place: Place) -> float:
+    """Parses a weight, which is between a millionth and a million."""
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
+    if not 1e-6 <= weight <= 1e6:  # not true of NaN
+        raise place.error(f"{text[:20]}: a weight is a number from 1e-6 to 1e6, as in sg*2")
+    return weight

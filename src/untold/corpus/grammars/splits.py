@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from untold.corpus.grammars.grammar import Grammar, Sample, load_grammar
 from untold.corpus.grammars.noise import delete_clauses
+from untold.durable import new_file, remove_litter, writing
 from untold.errors import UntoldError
+from untold.feedback import track
 
 __all__ = ["SampleReport", "SplitReport", "write_sample"]
 
@@ -64,12 +65,15 @@ def write_sample(
         raise UntoldError(f"noise {noise}: give a share of at least 0 and below 1")
     grammar = load_grammar(name)
     out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    remove_litter(out)
     held_out_pairs = min(max(pairs // 20, 100), 1000)
     splits = _Splits(grammar, grammar.stream(seed))
     reports = {}
     for split, count in (("test", held_out_pairs), ("dev", held_out_pairs), ("train", pairs)):
-        samples: Iterable[Sample] = splits.take(count, keep=split != "train")
+        taken = splits.take(count, keep=split != "train")
+        samples: Iterable[Sample] = track(taken, f"generating {split}", count)
         if noise and split == "train":
             samples = delete_clauses(list(samples), noise, seed, splits.held_out[1])
         reports[split] = _write(grammar, split, out, samples)
@@ -118,18 +122,16 @@ def _write(grammar: Grammar, split: str, out: Path, samples: Iterable[Sample]) -
     totals, longest, count = [0, 0], [0, 0], 0
     with ExitStack() as stack:
         files = [
-            _open(stack, out / f"{split}.{suffix}") for suffix in (*grammar.languages, "align")
+            stack.enter_context(new_file(out / f"{split}.{suffix}"))
+            for suffix in (*grammar.languages, "align")
         ]
         for sample in samples:
             count += 1
             for side, words in enumerate((sample.source, sample.target)):
-                print(*words, file=files[side])
+                files[side].write(f"{' '.join(words)}\n".encode())
                 totals[side] += len(words)
                 longest[side] = max(longest[side], len(words))
-            print(*(f"{i}-{j}" for i, j in sample.alignment), file=files[2])
+            links = " ".join(f"{i}-{j}" for i, j in sample.alignment)
+            files[2].write(f"{links}\n".encode())
     means = [total / count for total in totals]
     return SplitReport(split, count, means[0], means[1], longest[0], longest[1])
-
-
-def _open(stack: ExitStack, path: Path) -> TextIO:
-    return stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))

@@ -1,0 +1,46 @@
+"""Runs the command line in this process, which is quicker than a process for each case."""
+
+import contextlib
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Ended", "run_in_process"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; `escaped` is an exception that came through all of its nets."""
+
+    code: object
+    output: str
+    errors: str
+    escaped: BaseException | None = None
+
+
+def run_in_process(arguments: Sequence[object], folder: Path, text: bytes = b"") -> Ended:
+    """Runs `untold ARGUMENTS` in a folder with this text on standard input."""
+    from untold.cli import main
+
+    streams = [io.BytesIO(text), io.BytesIO(), io.BytesIO()]
+    wrapped = [io.TextIOWrapper(each, "utf-8", "backslashreplace") for each in streams]
+    before = sys.argv, sys.stdin, sys.stdout, sys.stderr
+    code: object = 0
+    escaped: BaseException | None = None
+    with contextlib.chdir(folder):
+        sys.argv = ["untold", *map(str, arguments)]
+        sys.stdin, sys.stdout, sys.stderr = wrapped
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException as error:
+            escaped = error
+        finally:
+            sys.argv, sys.stdin, sys.stdout, sys.stderr = before
+    for each in wrapped[1:]:
+        each.flush()
+    output, errors = (each.getvalue().decode(errors="replace") for each in streams[1:])
+    return Ended(code, output, errors, escaped)
