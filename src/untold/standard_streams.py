@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO, cast
+from typing import Any
 
 from untold.errors import UntoldError, escape_controls, shorten
 
@@ -20,7 +20,7 @@ _LAYOUT = "\n\t"  # the control characters that printed text may have
 class TerminalStream:
     """Writes text to a terminal, which obeys no control character of it but shows them."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Any) -> None:
         # Under this name rich finds the stream: its own sequences must pass (see terminal.py).
         self.rich_proxied_file = stream
 
@@ -46,12 +46,12 @@ def safe_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def _make_safe(stream: TextIO, errors: str) -> TextIO:
+def _make_safe(stream: Any, errors: str) -> Any:
     """Leaves alone a stream that was closed before Python started: it is None."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8", errors=errors)
     if stream is not None and stream.isatty():
-        return cast("TextIO", TerminalStream(stream))
+        return TerminalStream(stream)
     return stream
 
 
