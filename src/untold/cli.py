@@ -42,6 +42,8 @@ class _ReaderGoneError(Exception):
 class _Commands(TyperGroup):
     """Keeps a broken pipe from typer, which would end with exit code 1."""
 
+    context_class = typer.Context  # what `options` asks for
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -30,6 +30,7 @@ __all__ = [
     "new_directory",
     "new_file",
     "remove_litter",
+    "scratch_directory",
     "verify_directory",
     "write_file",
     "writing",
@@ -85,6 +86,18 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UntoldError(f"{path}: could not be written: {reason_and_cure(error)}") from error
+
+
+@contextmanager
+def scratch_directory(beside: Path) -> Iterator[Path]:
+    """Yields a directory beside a path, for files that are needed for a while only."""
+    path = _temporary_path(beside.absolute(), "tmp")
+    with writing(beside):
+        path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def verify_directory(path: Path) -> None:
@@ -334,7 +347,7 @@ def _holder(descriptor: int) -> _Process | None:
     try:
         fields = json.loads(os.pread(descriptor, 4096, 0))
         return _Process(str(fields["host"]), int(fields["pid"]), int(fields["started"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Display", "Task", "active_display", "show_on", "task", "track"]
+__all__ = ["Display", "Task", "active_display", "is_decided", "show_on", "task", "track"]
 
 T = TypeVar("T")
 _INTERVAL = 0.1  # seconds between two updates of a display
@@ -32,23 +32,36 @@ class Display(Protocol):
         """Shows that a task is over."""
         ...
 
+    def close(self) -> None:
+        """Leaves the terminal as it was, also if tasks were broken off."""
+        ...
 
-_active: ContextVar[Display | None] = ContextVar("display", default=None)
+
+_active: ContextVar[Display | None] = ContextVar("active", default=None)
+_decided: ContextVar[bool] = ContextVar("decided", default=False)
 
 
 def active_display() -> Display | None:
-    """Returns the display that is active here; None if nobody has decided on one."""
+    """Returns the display that is active here, if there is one."""
     return _active.get()
 
 
+def is_decided() -> bool:
+    """Returns True if somebody has chosen a display, or that there be none."""
+    return _decided.get()
+
+
 @contextmanager
-def show_on(display: Display) -> Iterator[None]:
-    """Shows all tasks within the block on this display."""
-    token = _active.set(display)
+def show_on(display: Display | None) -> Iterator[None]:
+    """Shows all tasks within the block on this display, or nowhere."""
+    tokens = _active.set(display), _decided.set(True)
     try:
         yield
     finally:
-        _active.reset(token)
+        _active.reset(tokens[0])
+        _decided.reset(tokens[1])
+        if display is not None:
+            display.close()
 
 
 class Task:

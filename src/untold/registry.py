@@ -15,7 +15,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 
 __all__ = ["Registry"]
 
@@ -61,7 +61,7 @@ class Registry(Generic[Part]):
         """Says that a name is unknown and which ones are known."""
         close = difflib.get_close_matches(str(name), self.names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        return f"unknown {self.what} {name}{hint}; known: {', '.join(self.names)}"
+        return f"unknown {self.what} {shorten(name)}{hint}; known: {', '.join(self.names)}"
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:

@@ -18,7 +18,7 @@ __all__ = ["Stopped", "last_line", "say_if_stopped", "stop_on_signals", "tolerat
 
 _GRACE = 0.5  # seconds that the main thread has to tidy up
 _FAREWELL = 0.2  # seconds that the last words may take, for a reader may be stuck
-_SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
+_TIDY = b"\x1b[?25h\r\x1b[K"  # shows the cursor, which bars hide, and clears their line
 
 
 class Stopped(BaseException):
@@ -86,8 +86,8 @@ class _Guard:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
         with contextlib.suppress(OSError):
-            if os.isatty(2):
-                os.write(2, _SHOW_CURSOR)
+            if os.isatty(2) and os.environ.get("TERM") != "dumb":
+                os.write(2, _TIDY)
             try:
                 account = self.account()
             except Exception as error:  # it looks at files that may be gone

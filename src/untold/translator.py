@@ -97,7 +97,7 @@ class Translator:
         shapes = [each.config.model for each in models]
         self._cost = estimate_search(self.decode, shapes, self.tokenizers.sizes[1], self.device)
 
-    def with_decoding(self, **settings: object) -> "Translator":
+    def with_decoding(self, /, **settings: object) -> "Translator":
         """Returns a translator of the same models with other settings of DecodeConfig, checked."""
         values = {"decode": self.decode.model_dump() | settings}
         decode = parse_config(values, "decoding settings").decode

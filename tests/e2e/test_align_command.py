@@ -114,8 +114,11 @@ def test_texts_teach_themselves_and_words_are_written(folder: Path, tmp_path: Pa
         (("--out", "x", "--aligner", "a", "--save", "nowhere"), "is trained already"),
         (("--out", "x", "--aligner", "nowhere"), "nowhere: no aligner there"),
         (("--save", "nowhere", "--write-words"), "give --out"),
-        (("--out", "x", "--kind", "giza"), "--kind giza: "),
-        (("--out", "x", "--target-words", "letters"), "--target-words letters: "),
+        (
+            ("--out", "x", "--kind", "giza"),
+            '--kind = "giza": must be one of "eflomal", "fast_align"',
+        ),
+        (("--out", "x", "--target-words", "letters"), '--target-words = "letters": '),
         (("--out", "x", "--train-source", "x"), "1 of --train-source but 0 of --train-target"),
     ],
 )

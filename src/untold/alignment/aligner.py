@@ -5,23 +5,19 @@ Words that it has not seen are linked by their position. The models are thot's, 
 dependency (the extra `align`).
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from pydantic import ValidationError
-
 from untold.alignment.thot_models import load_thot, train_thot
 from untold.alignment.word_splitting import refuse_unsegmented, splitter
-from untold.config import AlignerConfig
+from untold.config import AlignerConfig, check_section_json
 from untold.corpus.alignments import Alignment
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
 
-__all__ = ["Aligner", "Backend", "load_aligner", "train_aligner"]
+__all__ = ["Aligner", "Backend", "load_aligner", "split_pairs", "train_aligner"]
 
 Words = Sequence[str]
 _CONFIG = "aligner.json"
@@ -52,15 +48,23 @@ class Aligner:
     backend: Backend
 
     @classmethod
-    def train(cls, pairs: Sequence[tuple[Words, Words]], config: AlignerConfig) -> "Aligner":
-        """Trains on pairs of word lists and skips those with an empty side."""
+    def train(
+        cls,
+        pairs: Sequence[tuple[Words, Words]],
+        config: AlignerConfig,
+        report: Callable[[int, int], object] | None = None,
+    ) -> "Aligner":
+        """Trains on pairs of word lists and skips those with an empty side.
+
+        `report` is called with the number of iterations that are done and of all.
+        """
         _refuse_blanks(pairs)
         whole = [pair for pair in pairs if all(pair)]
         if not whole:
             raise UntoldError(
                 f"no words to learn alignment from in {len(pairs)} pairs: give two files with text"
             )
-        return cls(config, train_thot(config, whole))
+        return cls(config, train_thot(config, whole, report))
 
     def align(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
         """Links the words of each pair. All links are sure; an empty side has none."""
@@ -84,8 +88,7 @@ class Aligner:
 
     def split(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Words, Words]]:
         """Splits pairs of texts into words as the configuration says."""
-        of_source, of_target = self._splitters
-        return [(of_source(s), of_target(t)) for s, t in zip(sources, targets, strict=True)]
+        return split_pairs(self.config, sources, targets)
 
     def save(self, path: Path) -> None:
         """Writes a directory that `load_aligner` reads. It appears whole or not at all."""
@@ -97,18 +100,25 @@ class Aligner:
         same = source.lower() == target.lower()
         return same or self.backend.translates(source, target) >= self.config.evidence
 
-    @cached_property
-    def _splitters(self) -> tuple[Callable[[str], list[str]], Callable[[str], list[str]]]:
-        return splitter(self.config.source_words), splitter(self.config.target_words)
+
+def split_pairs(
+    config: AlignerConfig, sources: Sequence[str], targets: Sequence[str]
+) -> list[tuple[Words, Words]]:
+    """Splits parallel lines into words as a configuration says."""
+    of_source, of_target = splitter(config.source_words), splitter(config.target_words)
+    return [(of_source(s), of_target(t)) for s, t in zip(sources, targets, strict=True)]
 
 
-def train_aligner(sources: Sequence[str], targets: Sequence[str], config: AlignerConfig) -> Aligner:
-    """Splits parallel lines into words and trains an aligner on them."""
+def train_aligner(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    config: AlignerConfig,
+    report: Callable[[int, int], object] | None = None,
+) -> Aligner:
+    """Splits parallel lines into words and trains an aligner on them; see `Aligner.train`."""
     refuse_unsegmented(sources, config.source_words, "source")
     refuse_unsegmented(targets, config.target_words, "target")
-    of_source, of_target = splitter(config.source_words), splitter(config.target_words)
-    pairs = [(of_source(s), of_target(t)) for s, t in zip(sources, targets, strict=True)]
-    return Aligner.train(pairs, config)
+    return Aligner.train(split_pairs(config, sources, targets), config, report)
 
 
 def load_aligner(path: Path) -> Aligner:
@@ -116,10 +126,8 @@ def load_aligner(path: Path) -> Aligner:
     if not (path / _CONFIG).is_file():
         raise UntoldError(f"{path}: no aligner there: make one with untold align --save {path}")
     verify_directory(path)
-    try:
-        config = AlignerConfig.model_validate(json.loads((path / _CONFIG).read_bytes()))
-    except (ValueError, ValidationError) as error:
-        raise UntoldError(f"{path / _CONFIG}: {error}") from None
+    file = path / _CONFIG
+    config = check_section_json(AlignerConfig, file.read_bytes(), str(file))
     return Aligner(config, load_thot(config, path))
 
 

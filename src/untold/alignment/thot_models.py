@@ -1,7 +1,7 @@
 """Thot's alignment models in both directions. No other module imports thot."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +26,7 @@ _STAGES = {
     "ibm4": ("Ibm1AlignmentModel", "HmmAlignmentModel", "Ibm3AlignmentModel", "Ibm4AlignmentModel"),
 }
 _FILES = ("forward", "backward")
+_PAIRS_AT_ONCE = 500  # that thot aligns before Python can do anything else, such as heed a signal
 
 
 class ThotModels:
@@ -40,9 +41,12 @@ class ThotModels:
     def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[Links]:
         """Returns the links of each pair; no side may be empty."""
         sources, targets = [_guarded(s) for s, _ in pairs], [_guarded(t) for _, t in pairs]
-        found = self._aligner.get_best_alignments(sources, targets)
-        matrices = (np.argwhere(matrix.to_numpy()).tolist() for _, matrix in found)
-        return [frozenset((i, j) for i, j in links) for links in matrices]
+        links: list[Links] = []
+        for first in range(0, len(pairs), _PAIRS_AT_ONCE):
+            some = slice(first, first + _PAIRS_AT_ONCE)
+            for _, matrix in self._aligner.get_best_alignments(sources[some], targets[some]):
+                links.append(frozenset((i, j) for i, j in np.argwhere(matrix.to_numpy()).tolist()))
+        return links
 
     def translates(self, source: str, target: str) -> float:
         """Returns the larger one of p(target | source) and p(source | target), 0 if unknown."""
@@ -57,12 +61,26 @@ class ThotModels:
                 raise UntoldError(f"{folder / name}: thot could not write its model")
 
 
-def train_thot(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> ThotModels:
-    """Trains both directions on pairs without an empty side."""
+def train_thot(
+    config: AlignerConfig,
+    pairs: Sequence[tuple[Words, Words]],
+    report: Callable[[int, int], object] | None = None,
+) -> ThotModels:
+    """Trains both directions on pairs without an empty side.
+
+    `report` is called with the number of iterations that are done and of all.
+    """
     guarded = [(_guarded(source), _guarded(target)) for source, target in pairs]
-    return ThotModels(
-        _train(config, guarded), _train(config, [(target, source) for source, target in guarded])
-    )
+    backward = [(target, source) for source, target in guarded]
+    done = 0
+
+    def count(of_one_direction: int) -> None:
+        nonlocal done
+        done += 1
+        if report is not None:
+            report(done, 2 * of_one_direction)
+
+    return ThotModels(_train(config, guarded, count), _train(config, backward, count))
 
 
 def load_thot(config: AlignerConfig, folder: Path) -> ThotModels:
@@ -71,15 +89,23 @@ def load_thot(config: AlignerConfig, folder: Path) -> ThotModels:
     for name in _FILES:
         model = getattr(_thot(), _STAGES[config.kind][-1])()
         _prepare(model, config)
-        if not model.load(str(folder / name)):
+        try:
+            is_loaded = model.load(str(folder / name))
+        except (RuntimeError, ValueError):  # of its own parsers
+            is_loaded = False
+        if not is_loaded:
             raise UntoldError(f"{folder / name}: thot could not read its model: train it again")
         models.append(model)
     return ThotModels(*models)
 
 
-def _train(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> Any:
+def _train(
+    config: AlignerConfig, pairs: Sequence[tuple[Words, Words]], count: Callable[[int], None]
+) -> Any:
+    """Trains one direction; tells `count` after each iteration how many it has in all."""
     model: Any = None
-    for name in _STAGES[config.kind]:
+    stages = _STAGES[config.kind]
+    for name in stages:
         kind = getattr(_thot(), name)
         if model is None:
             model = kind()
@@ -90,8 +116,10 @@ def _train(config: AlignerConfig, pairs: Sequence[tuple[Words, Words]]) -> Any:
         _prepare(model, config)
         model.start_training()
         eflomal = config.kind == "eflomal"
-        for _ in range(model.scheduled_iterations if eflomal else config.iterations):
+        iterations = model.scheduled_iterations if eflomal else config.iterations
+        for _ in range(iterations):
             model.train()
+            count(iterations * len(stages))
         model.end_training()
     return model
 

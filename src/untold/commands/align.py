@@ -1,14 +1,17 @@
 """`untold align` links the words of sentence pairs."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from time import process_time
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from untold.commands.options import check_output, say_outputs_if_stopped
 from untold.errors import UntoldError
+from untold.feedback import task
 
 if TYPE_CHECKING:
     from untold.alignment.aligner import Aligner
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from untold.corpus.alignments import Alignment
 
 __all__ = ["align"]
+
+_PAIRS_AT_ONCE = 500  # between two looks at the progress
 
 TrainSource = Annotated[
     list[Path] | None, typer.Option(help="Learn from this text instead; may be given again.")
@@ -47,6 +52,7 @@ def align(
     target_words: Annotated[str | None, typer.Option(help="The same for the target.")] = None,
 ) -> None:
     """Link the words of sentence pairs by an aligner that is trained once and then frozen."""
+    from untold.alignment.aligner import split_pairs
     from untold.corpus.alignments import check_alignments, read_alignments
     from untold.corpus.lines import read_parallel
 
@@ -58,17 +64,18 @@ def align(
         raise UntoldError("--aligner is trained already: leave out --train-source and --save")
     gold_links = read_alignments(gold) if gold else None
     texts = read_parallel(source, target)
-    started = process_time()
-    trained = _load(aligner) if aligner else _train(config, corpora, texts)
-    pairs = trained.split(*texts)
+    started = _seconds()
+    known = _load(aligner) if aligner else None
+    pairs = split_pairs(known.config if known else config, *texts)
     if gold and gold_links is not None:
         check_alignments(gold, gold_links, pairs)
-    ready = process_time()
-    links = trained.align(pairs)
+    with _place(save, out) as place:
+        trained = known or _train(config, corpora, texts, place)
+    ready = _seconds()
+    links = _align(trained, pairs)
     _print_time("loading" if aligner else "training", ready - started)
-    _print_time("aligning", process_time() - ready)
+    _print_time("aligning", _seconds() - ready)
     if save:
-        trained.save(save)
         print(f"{save}: {trained.config.kind}")
     if out:
         _write_links(out, links)
@@ -90,16 +97,12 @@ def _corpora(sources: Sequence[Path], targets: Sequence[Path]) -> list[tuple[Pat
 
 def _aligner_config(**given: str | None) -> "AlignerConfig":
     """Checks the options that were given; the others have their defaults."""
-    from pydantic import ValidationError
+    from untold.config import AlignerConfig, check_section
 
-    from untold.config import AlignerConfig
-
-    try:
-        return AlignerConfig.model_validate({k: v for k, v in given.items() if v is not None})
-    except ValidationError as error:
-        problem = error.errors()[0]
-        option = str(problem["loc"][0]).replace("_", "-")
-        raise UntoldError(f"--{option} {problem['input']}: {problem['msg']}") from None
+    values = {name: value for name, value in given.items() if value is not None}
+    return check_section(
+        AlignerConfig, values, "align", lambda names: f"--{names[0]}".replace("_", "-")
+    )
 
 
 def _check_outputs(
@@ -121,19 +124,57 @@ def _load(path: Path) -> "Aligner":
     return load_aligner(path)
 
 
+@contextmanager
+def _place(save: Path | None, out: Path | None) -> Iterator[Path]:
+    """Yields where a trained aligner is put: it stays at --save, and nowhere else."""
+    from untold.durable import remove_litter, scratch_directory
+
+    beside = save or out or Path(gettempdir()) / "aligner"
+    remove_litter(beside.absolute().parent)
+    if save:
+        yield save
+    else:
+        with scratch_directory(beside) as folder:
+            yield folder / "aligner"
+
+
 def _train(
     config: "AlignerConfig",
     corpora: Sequence[tuple[Path, Path]],
     texts: tuple[list[str], list[str]],
+    place: Path,
 ) -> "Aligner":
     """Trains on the corpora or, without any, on the texts that are to be aligned."""
-    from untold.alignment.aligner import train_aligner
+    from untold.alignment.aligner_process import train_in_process
     from untold.corpus.lines import read_parallel
 
     if corpora:
         read = [read_parallel(*files) for files in corpora]
         texts = [line for s, _ in read for line in s], [line for _, t in read for line in t]
-    return train_aligner(*texts, config)
+    with task("training the aligner") as begun:
+
+        def report(done: int, total: int) -> None:
+            begun.total = total
+            begun.advance(done - begun.done)
+
+        return train_in_process(texts, config, place, report)
+
+
+def _align(
+    trained: "Aligner", pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> "list[Alignment]":
+    links = []
+    with task("aligning", len(pairs)) as begun:
+        for first in range(0, len(pairs), _PAIRS_AT_ONCE):
+            links += trained.align(pairs[first : first + _PAIRS_AT_ONCE])
+            begun.advance(min(_PAIRS_AT_ONCE, len(pairs) - first))
+    return links
+
+
+def _seconds() -> float:
+    """Counts the seconds of the processor that this process and its ended children have used."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _print_time(what: str, seconds: float) -> None:

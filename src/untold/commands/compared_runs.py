@@ -1,6 +1,5 @@
 """The runs and test sets of `untold compare`: reads them, translates with them and times them."""
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from untold.errors import UntoldError
 from untold.evaluation.rouge import split_for_rouge
 from untold.evaluation.speed_race import Speed, measure_speeds
 from untold.evaluation.system_comparison import Comparison, ParallelText, SystemOutputs
+from untold.feedback import Task, task
 from untold.storage.model_summary import Parameters, count_parameters
 from untold.training.timed_updates import TimedUpdates
 from untold.translator import Translator
@@ -50,10 +50,14 @@ class ComparedRuns:
     def translate(self) -> list[SystemOutputs]:
         """Translates every test set with every run, once all runs have been loaded and checked."""
         sizes = [self._size(family) for family in self.families]
-        return [
-            SystemOutputs(family.name, size, [self._translations(run) for run in family.runs])
-            for family, size in zip(self.families, sizes, strict=True)
-        ]
+        runs = sum(len(family.runs) for family in self.families)
+        with task("comparing", runs * len(self.tests)) as begun:
+            return [
+                SystemOutputs(
+                    family.name, size, [self._translations(run, begun) for run in family.runs]
+                )
+                for family, size in zip(self.families, sizes, strict=True)
+            ]
 
     def _size(self, family: Family) -> Parameters:
         """Counts the parameters of a family, whose runs must agree."""
@@ -65,17 +69,18 @@ class ComparedRuns:
             )
         return sizes[0]
 
-    def _translations(self, run: Path) -> list[list[str]]:
+    def _translations(self, run: Path, comparing: Task) -> list[list[str]]:
         translator, texts = self.load(run), []
         for test in self.tests:
-            _say(f"translating {test.name} with {run}")
-            texts.append([each.text for each in translator.translate(test.sources)])
+            with task(f"translating {test.name} with {run}", len(test.sources)) as begun:
+                found = translator.with_progress(begun.advance).translate(test.sources)
+            texts.append([each.text for each in found])
+            comparing.advance()
         return texts
 
 
 def with_speeds(comparison: Comparison, compared: ComparedRuns, rounds: int) -> Comparison:
     """Adds speeds to a comparison; the first run of each family races on the first test set."""
-    _say("measuring speeds")
     racers = {family.name: compared.load(family.runs[0]) for family in compared.families}
     test = compared.tests[0]
     decoding = _decoding(racers, test, rounds)  # first, because training changes the weights
@@ -179,7 +184,3 @@ def _ids(
     """Encodes pairs as the model reads them and cuts them to its maximal length."""
     most = translator.data.max_tokens
     return [(s[:most], t[:most]) for s, t in translator.codec.encode_pairs(texts)]
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

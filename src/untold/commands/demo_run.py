@@ -20,6 +20,7 @@ from untold.evaluation.separation_report import (
     read_aligned_pairs,
     separation_report,
 )
+from untold.feedback import task
 from untold.introspection.explanation import explain
 from untold.report.pictures import print_explanations, write_explanations
 from untold.stopping import last_line
@@ -115,7 +116,9 @@ def _held_out(corpus: Path) -> list[AlignedPair]:
 
 
 def _translate(translator: Translator, pairs: Sequence[AlignedPair]) -> _Translated:
-    texts = [each.text for each in translator.translate([pair.source for pair in pairs])]
+    with task("translating", len(pairs)) as begun:
+        translator = translator.with_progress(begun.advance)
+        texts = [each.text for each in translator.translate([pair.source for pair in pairs])]
     return _Translated(texts, corpus_scores(texts, [pair.target for pair in pairs]))
 
 

@@ -16,6 +16,7 @@ from untold.commands.options import (
     say_outputs_if_stopped,
 )
 from untold.errors import UntoldError
+from untold.feedback import task
 
 if TYPE_CHECKING:
     from untold.evaluation.metrics import MetricOptions, Score
@@ -102,7 +103,9 @@ def _make_metrics(names: list[str], options: "MetricOptions") -> list[Any]:
 def _translate(translator: "Translator", sources: list[str], out: Path | None) -> list[str]:
     from untold.durable import write_file
 
-    hypotheses = [each.text for each in translator.translate(sources)]
+    with task("translating", len(sources)) as begun:
+        translations = translator.with_progress(begun.advance).translate(sources)
+    hypotheses = [each.text for each in translations]
     if out is not None:
         write_file(out, "".join(f"{text}\n" for text in hypotheses).encode())
     return hypotheses

@@ -12,6 +12,7 @@ from untold.commands.options import (
     load_translator,
     say_outputs_if_stopped,
 )
+from untold.feedback import task
 
 __all__ = ["explain"]
 
@@ -43,9 +44,12 @@ def explain(
     translator = load_translator(model, settings)
     if out is not None:
         check_format(out, explanation_kind(translator))  # before anything is translated
-    explanations = explain_translations(translator, source, target or [])
+    with task("explaining", len(source)) as begun:
+        translator = translator.with_progress(begun.advance)
+        explanations = explain_translations(translator, source, target or [])
     if out is None:
         print_explanations(explanations)
     else:
-        write_explanations(out, explanations)
+        with task(f"drawing {out}"):
+            write_explanations(out, explanations)
         print(f"{out}: sentences: {len(explanations)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from untold.errors import UntoldError, shorten
+from untold.feedback import task
 from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
@@ -105,12 +106,17 @@ def load_translator(
     """Loads one or more models; --set and the given flags change their settings of decoding."""
     from untold.translator import load
 
-    translator = load(paths)
     changes = decode_changes(settings or ())
     given = {name: value for name, value in flags.items() if value is not None}
-    if given.get("nbest", 1) > translator.decode.beam and "beam" not in given:
-        given["beam"] = given["nbest"]  # an n-best list needs a beam of at least its size
-    return translator.with_decoding(**changes, **given)
+    for name in given.keys() & changes.keys():
+        raise UntoldError(f"--{name} and --set decode.{name} name the same setting: give one")
+    shown = paths if isinstance(paths, list) else [paths]
+    with task(f"loading {', '.join(map(str, shown))}"):
+        translator = load(paths)
+    changes |= given
+    if given.get("nbest", 1) > translator.decode.beam and "beam" not in changes:
+        changes["beam"] = given["nbest"]  # an n-best list needs a beam of at least its size
+    return translator.with_decoding(**changes)
 
 
 def decode_changes(settings: Iterable[str]) -> dict[str, Any]:
@@ -119,5 +125,5 @@ def decode_changes(settings: Iterable[str]) -> dict[str, Any]:
 
     changes = override({"decode": {}}, settings)
     if extra := changes.keys() - {"decode"}:
-        raise UntoldError(f"--set {extra.pop()}: only decode settings can change here")
+        raise UntoldError(f"--set {shorten(min(extra))}: only decode settings can change here")
     return changes["decode"]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from untold.commands.options import AsJson, Model, Settings, load_translator
+from untold.feedback import task
 from untold.stopping import say_if_stopped
 
 __all__ = ["score"]
@@ -29,7 +30,9 @@ def score(
     say_if_stopped(
         lambda: f"{printed:,} of {len(pairs):,} scores were printed; run the same command again"
     )
-    for each in translator.score(pairs):
+    with task("scoring", len(pairs)) as begun:
+        scored = translator.with_progress(begun.advance).score(pairs)
+    for each in scored:
         if as_json:
             print(json.dumps(translation_record(each), ensure_ascii=False))
         else:

@@ -4,14 +4,19 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from untold.commands.options import AsJson, Model, Settings, load_translator, number_option
 from untold.errors import UntoldError
+from untold.feedback import active_display, task
 from untold.stopping import say_if_stopped
+
+if TYPE_CHECKING:
+    from untold.translator import Translator
 
 __all__ = ["translate"]
 
@@ -19,8 +24,8 @@ __all__ = ["translate"]
 def translate(
     model: Model,
     file: Annotated[Path | None, typer.Argument(help="Text, a line each [standard input].")] = None,
-    beam: Annotated[int | None, number_option(1, 1000, "Hypotheses kept at each step.")] = None,
-    nbest: Annotated[int | None, number_option(1, 1000, "Translations of each line.")] = None,
+    beam: Annotated[int | None, number_option(1, 10_000, "Hypotheses kept at each step.")] = None,
+    nbest: Annotated[int | None, number_option(1, 10_000, "Translations of each line.")] = None,
     ensemble: Annotated[
         list[Path] | None, typer.Option("--with", help="Another model to ensemble with.")
     ] = None,
@@ -31,18 +36,45 @@ def translate(
     from untold.report.json_records import translation_record
 
     translator = load_translator([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
-    found = translator.stream(_lines(file), copying=as_json, assignments=as_json)
     printed = 0
     say_if_stopped(lambda: _account(printed))
-    for number, translation in enumerate(found):
-        if as_json:
-            print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
-        elif translator.decode.nbest > 1:
-            for each in (translation, *translation.alternatives):
-                print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
-        else:
-            print(translation.text, flush=True)
-        printed = number + 1
+    with _progress(translator, file) as translator:
+        found = translator.stream(_lines(file), copying=as_json, assignments=as_json)
+        for number, translation in enumerate(found):
+            if as_json:
+                print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
+            elif translator.decode.nbest > 1:
+                for each in (translation, *translation.alternatives):
+                    print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
+            else:
+                print(translation.text, flush=True)
+            printed = number + 1
+
+
+@contextmanager
+def _progress(translator: "Translator", file: Path | None) -> "Iterator[Translator]":
+    """Shows progress where the number of lines is known and no line disturbs it."""
+    total = None if active_display() is None or _is_terminal() else _count(file)
+    if total is None:
+        yield translator
+        return
+    with task("translating", total) as begun:
+        yield translator.with_progress(begun.advance)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _count(file: Path | None) -> int | None:
+    """Counts the lines to come; None if they can be read only once."""
+    from untold.corpus.lines import count_lines, count_lines_ahead
+
+    if file is not None:
+        return count_lines(file) if file.is_file() else None
+    with suppress(OSError, ValueError, AttributeError):  # closed, or a stream in memory
+        return count_lines_ahead(sys.stdin.fileno())
+    return None
 
 
 def _lines(file: Path | None) -> Iterator[str]:

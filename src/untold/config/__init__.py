@@ -15,6 +15,7 @@ from untold.config.model_config import (
     SeparatorConfig,
     model_config_class,
 )
+from untold.config.refusals import check_section, check_section_json
 from untold.config.section import (
     Count,
     CountOrZero,
@@ -56,6 +57,8 @@ __all__ = [
     "TrainConfig",
     "Weight",
     "Width",
+    "check_section",
+    "check_section_json",
     "load_config",
     "model_config_class",
     "override",

@@ -3,22 +3,20 @@
 Types are strict, and an unknown key is an error that names the nearest known one.
 """
 
-import copy
-import difflib
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
-from untold.config.data_config import CorpusConfig, DataConfig, TokenizerConfig
+from untold.config.data_config import DataConfig, TokenizerConfig
 from untold.config.decode_config import DecodeConfig
-from untold.config.model_config import BACKBONES, ModelConfig, model_config_class
+from untold.config.model_config import ModelConfig
+from untold.config.refusals import check_section, check_section_json
 from untold.config.section import Section
 from untold.config.train_config import TrainConfig
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 
 __all__ = ["Config", "load_config", "override", "parse_config", "parse_config_json"]
 
@@ -60,18 +58,22 @@ class Config(Section):
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     """Reads a TOML file, applies `section.key=value` overrides (values in TOML) and checks it."""
     try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
+        text = Path(path).read_bytes().decode("utf-8-sig")  # some editors begin a file with a mark
+        values = _parse_toml(text, str(path))
     except FileNotFoundError:
         raise UntoldError(f"{path}: no such configuration file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UntoldError(f"{path}: not valid TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise UntoldError(
+            f"{path}: not valid TOML: byte {error.start + 1} is not UTF-8: save the file as UTF-8"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UntoldError(f"{path}: not valid TOML: {shorten(error, 200)}") from None
     return parse_config(override(values, overrides), str(path))
 
 
 def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """Copies nested settings and applies `section.key=value` changes, in TOML or as bare words."""
-    changed = copy.deepcopy(dict(values))
+    changed = dict(values)
     for change in overrides:
         _apply(changed, change)
     return changed
@@ -79,87 +81,45 @@ def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, A
 
 def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Config:
     """Checks a nested mapping; the error names every problem with its key, value and cure."""
-    try:
-        return Config.model_validate(values)
-    except ValidationError as error:
-        raise _refusal(error, where, values) from None
+    return check_section(Config, values, where)
 
 
 def parse_config_json(text: str, where: str) -> Config:
     """Checks JSON that `Config.model_dump_json` wrote, now or in an older version."""
+    return check_section_json(Config, text, where)
+
+
+def _parse_toml(text: str, where: str) -> dict[str, Any]:
+    """Parses TOML; of what tomllib raises only its own error is left to the caller."""
     try:
-        return Config.model_validate_json(text)
-    except ValidationError as error:
-        values = {} if error.errors()[0]["type"] == "json_invalid" else json.loads(text)
-        raise _refusal(error, where, values) from None
-
-
-def _refusal(error: ValidationError, where: str, values: Any) -> UntoldError:
-    known = _known_keys(Config, values)
-    problems = [_explain(problem, known) for problem in error.errors()]
-    return UntoldError(f"{where}: {'; '.join(problems)}")
+        return tomllib.loads(text)
+    except RecursionError:
+        raise UntoldError(f"{where}: values are nested too deeply: write fewer levels") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:
+        raise UntoldError(f"{where}: a number has thousands of digits: write fewer") from None
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
+    """Changes one setting; the tables around it are copied, and the given ones stay."""
     key, equals, text = change.partition("=")
-    path = key.strip().split(".")
+    path, where = key.strip().split("."), f"--set {shorten(change)}"
     if not equals or len(path) < 2 or not all(path):
-        raise UntoldError(f"--set {change}: write it as section.key=value")
+        raise UntoldError(f"{where}: write it as section.key=value")
+    if any("\ud800" <= sign <= "\udfff" for sign in change):
+        raise UntoldError(f"{where}: is not valid Unicode: write it in UTF-8")
     for name in path[:-1]:
-        values = values.setdefault(name, {})
-        if not isinstance(values, dict):
-            raise UntoldError(f"--set {change}: {name} is a value, not a section")
-    values[path[-1]] = _toml_value(text.strip())
+        inner = values.get(name, {})
+        if not isinstance(inner, dict):
+            raise UntoldError(f"{where}: {shorten(name)} is a value, not a section")
+        values[name] = values = dict(inner)
+    values[path[-1]] = _toml_value(text.strip(), where)
 
 
-def _toml_value(text: str) -> Any:
+def _toml_value(text: str, where: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        found = _parse_toml(f"value = {text}", where)
     except tomllib.TOMLDecodeError:
         return text  # a bare word, such as a path or a preset's name
-
-
-def _explain(problem: Any, known: list[str]) -> str:
-    names = [str(part) for part in problem["loc"]]
-    key = ".".join(names) or "configuration"
-    if problem["type"] == "extra_forbidden":
-        return f"unknown key {key}{_nearest(names, known)}"
-    message = problem["msg"].removeprefix("Value error, ")
-    value = problem["input"]
-    shown = (
-        "" if isinstance(value, (dict, list, BaseModel)) else f" = {json.dumps(value, default=str)}"
-    )
-    return f"{key}{shown}: {message}"
-
-
-def _nearest(names: list[str], known: list[str]) -> str:
-    tail = {key.rsplit(".", 1)[-1]: key for key in reversed(known)}
-    plain = ".".join(name for name in names if not name.isdigit())
-    close = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
-    close = close or [tail[m] for m in difflib.get_close_matches(names[-1], tail, n=1, cutoff=0.6)]
-    return (
-        f"; did you mean {close[0]}?"
-        if close
-        else f"; known sections: {', '.join(Config.model_fields)}"
-    )
-
-
-def _known_keys(section: type[BaseModel], values: Any, prefix: str = "") -> list[str]:
-    """Lists all keys, with those of the backbone that the values choose."""
-    keys: list[str] = []
-    for name, field in section.model_fields.items():
-        keys.append(prefix + name)
-        inner = values.get(name) if isinstance(values, Mapping) else None
-        annotation = _chosen(inner) if field.annotation is ModelConfig else field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            keys += _known_keys(annotation, inner, f"{prefix}{name}.")
-    for name in ("train", "valid"):
-        if section is DataConfig:
-            keys += _known_keys(CorpusConfig, None, f"{prefix}{name}.")
-    return keys
-
-
-def _chosen(values: Any) -> type[ModelConfig]:
-    name = ModelConfig.model_fields["backbone"].default
-    name = values.get("backbone", name) if isinstance(values, Mapping) else name
-    return model_config_class(name) if isinstance(name, str) and name in BACKBONES else ModelConfig
+    return found["value"] if found.keys() == {"value"} else text

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["allowed_values", "bounds", "type_leaves", "unlimited_numbers"]
+__all__ = ["allowed_values", "bounds", "plain_type", "type_leaves", "unlimited_numbers"]
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
 
@@ -51,11 +51,33 @@ def bounds(metadata: Iterable[Any]) -> dict[str, int | float]:
     return {name: getattr(each, name) for name in names for each in flat if hasattr(each, name)}
 
 
-def allowed_values(kind: Any, metadata: Iterable[Any] = ()) -> str:
-    """Says what a plain type allows, such as `a whole number from 1 to 1,000`."""
-    if get_origin(kind) is Literal:
-        return "one of " + ", ".join(f'"{value}"' for value in get_args(kind))
-    words = _WORDS.get(kind, "a value of another type")
+def plain_type(annotation: Any, metadata: Iterable[Any] = ()) -> tuple[Any, list[Any]]:
+    """Takes Annotated and None away from an annotation; returns the rest with its metadata."""
+    if get_origin(annotation) is Annotated:
+        inner = get_args(annotation)
+        return plain_type(inner[0], [*metadata, *inner[1:]])
+    if get_origin(annotation) in (Union, UnionType):
+        others = [each for each in get_args(annotation) if each is not NoneType]
+        if len(others) == 1:
+            return plain_type(others[0], metadata)
+    return annotation, list(metadata)
+
+
+def allowed_values(annotation: Any, metadata: Iterable[Any] = ()) -> str:
+    """Says what a setting may be, such as `a whole number from 1 to 1,000`."""
+    kind, metadata = plain_type(annotation, metadata)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return "one of " + ", ".join(f'"{value}"' for value in inner)
+    if origin is tuple and inner[-1] is Ellipsis:
+        return f"a list, each {allowed_values(inner[0])}"
+    if origin is tuple:
+        return f"a list of {len(inner)}, each {allowed_values(inner[0])}"
+    if origin is dict:
+        return f"a table of names, each with {allowed_values(inner[1])}"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "a table of settings"
+    words = _WORDS.get(kind, "something else")
     return f"{words} {limits}" if (limits := _limits(bounds(metadata))) else words
 
 

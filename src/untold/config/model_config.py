@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from untold.config.section import DropRate, Section, Share, Width, with_preset
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 from untold.registry import Registry
 
 __all__ = [
@@ -166,7 +166,7 @@ class ModelConfig(Section):
         for key, neutral in cls.legacy_keys.items():
             if key in values and values[key] != neutral:
                 raise ValueError(
-                    f"{key} {values[key]} means nothing to {backbone}: leave {key} out"
+                    f"{key} {shorten(values[key])} means nothing to {backbone}: leave {key} out"
                 )
         return {key: value for key, value in values.items() if key not in cls.legacy_keys}
 

@@ -15,6 +15,7 @@ from typing import IO
 from untold.config import CorpusConfig
 from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
 from untold.durable import writing
+from untold.feedback import track
 
 __all__ = ["CorpusText"]
 
@@ -27,16 +28,21 @@ class CorpusText:
         self.corpora, self.root = tuple(corpora), root
         self._directory = directory
         self._copy: IO[str] | None = None
+        self._count = 0
         self._closing = ExitStack()
 
     def pairs(self) -> Iterator[Pair]:
         """Yields every pair in order, blank ones too. One pass must end before the next begins."""
-        if self._copy is None:
-            self._copy = self._read()
-        self._copy.seek(0)
-        while line := self._copy.readline():
+        copy = self._whole_copy()
+        copy.seek(0)
+        while line := copy.readline():
             source, target, number, file = json.loads(line)
             yield Pair(source, target, number, file)
+
+    def count(self) -> int:
+        """Returns the number of pairs."""
+        self._whole_copy()
+        return self._count
 
     def fingerprints(self) -> list[str]:
         """Returns a hash of each corpus as it is on disk now."""
@@ -60,6 +66,11 @@ class CorpusText:
             self._closing.close()
         self._copy = None
 
+    def _whole_copy(self) -> IO[str]:
+        if self._copy is None:
+            self._copy = self._read()
+        return self._copy
+
     def _read(self) -> IO[str]:
         with writing(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -71,8 +82,9 @@ class CorpusText:
         )
         copy = self._closing.enter_context(file)
         for corpus in self.corpora:
-            for pair in read_pairs(corpus, self.root):
+            for pair in track(read_pairs(corpus, self.root), "reading the corpus"):
                 row = [pair.source, pair.target, pair.line, pair.file]
                 copy.write(json.dumps(row, ensure_ascii=False) + "\n")
+                self._count += 1
         copy.flush()  # here, where a full disk is told with its place
         return copy

@@ -8,6 +8,7 @@ a "\\r" within the line.
 import gzip
 import io
 import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from untold.failures import reason_and_cure
 
 __all__ = [
     "count_lines",
+    "count_lines_ahead",
     "open_bytes",
     "read_descriptor",
     "read_lines",
@@ -87,6 +89,16 @@ def count_lines(path: Path) -> int:
     if path.suffix == ".gz" and not last:
         # A download that failed at its first byte leaves an empty file, and gzip accepts that.
         raise UntoldError(f"{path}: holds nothing: get it again")
+    return lines + (last != b"" and not last.endswith(b"\n"))
+
+
+def count_lines_ahead(descriptor: int) -> int | None:
+    """Counts the lines that are still to be read; None if they come from no regular file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
+    lines, last, place = 0, b"", os.lseek(descriptor, 0, os.SEEK_CUR)
+    while block := os.pread(descriptor, _BLOCK_BYTES, place):
+        lines, last, place = lines + block.count(b"\n"), block, place + len(block)
     return lines + (last != b"" and not last.endswith(b"\n"))
 
 

@@ -22,7 +22,8 @@ from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import FilterReport, Limits, reason_to_drop
 from untold.corpus.readers import Pair
 from untold.durable import new_directory, remove_litter, verify_directory
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
+from untold.feedback import task, track
 
 __all__ = ["PairEncoder", "Store", "build_store", "open_store", "prepare"]
 
@@ -105,19 +106,28 @@ class Store:
 
 def prepare(directory: Path, text: CorpusText, encoder: PairEncoder, limits: Limits) -> Store:
     """Opens the store at `directory` if its fingerprint still holds, else builds it anew."""
-    fingerprint = _describe(text, encoder, limits)
     remove_litter(directory.parent)
-    if directory.exists():
-        try:
-            store = open_store(directory)
-            if store.fingerprint == _digest(fingerprint):
-                return store
-        except UntoldError:
-            pass  # a damaged store, or one of an older format, is built anew
-    store = build_store(directory, text.pairs(), encoder, limits, fingerprint)
+    with task(f"checking the data of {directory.name}"):
+        fingerprint = _describe(text, encoder, limits)
+        store = _open_if_same(directory, _digest(fingerprint))
+    if store is not None:
+        return store
+    pairs = track(text.pairs(), f"tokenizing {directory.name}", text.count())
+    store = build_store(directory, pairs, encoder, limits, fingerprint)
     if _describe(text, encoder, limits) != fingerprint:
         raise UntoldError(f"{directory}: the corpus changed while it was read: start again")
     return store
+
+
+def _open_if_same(directory: Path, fingerprint: str) -> Store | None:
+    """Opens a store unless it is of other data, damaged or of an older format."""
+    if not directory.exists():
+        return None
+    try:
+        store = open_store(directory)
+    except UntoldError:
+        return None
+    return store if store.fingerprint == fingerprint else None
 
 
 def build_store(
@@ -164,8 +174,8 @@ def open_store(directory: Path) -> Store:
             (_map(directory / "source.offsets"), _map(directory / "target.offsets")),
             _map(directory / "lines"),
         )
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UntoldError(f"{directory}: not a store: {error!r}") from error
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UntoldError(f"{directory}: not a store: {shorten(repr(error))}") from error
 
 
 class _Writer:

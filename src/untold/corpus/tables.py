@@ -9,6 +9,7 @@ that registry, as docs/formats.md describes.
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,7 +193,7 @@ def _numbered_positions(columns: Columns) -> tuple[int, int] | None:
     """Returns the positions from 0 of columns given by number; None if they are given by name."""
     if columns is None:
         return 0, 1
-    if all(name.isascii() and name.isdecimal() and int(name) for name in columns):
+    if all(re.fullmatch("[0-9]{1,9}", name) and int(name) for name in columns):
         return int(columns[0]) - 1, int(columns[1]) - 1
     return None
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from untold.corpus.batching import Batch, plan_by_length
 from untold.errors import UntoldError
+from untold.feedback import task
 from untold.storage.model_directory import TrainedModel
 
 __all__ = ["Overlap", "hit_rate", "measure_overlap"]
@@ -52,10 +53,12 @@ def measure_overlap(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> 
         counts += torch.bincount(torch.tensor([*target, eos]), minlength=len(counts))
     sums, number = torch.zeros(4), 0
     lengths = [max(len(source), len(target)) + 1 for source, target in ids]
-    for rows in plan_by_length(lengths, _BATCH_TOKENS):
-        batch = codec.batch([ids[row] for row in rows], rows)
-        for figures in _sentences(trained, batch, counts):
-            sums, number = sums + figures, number + 1
+    with task("reading the references", len(ids)) as begun:
+        for rows in plan_by_length(lengths, _BATCH_TOKENS):
+            batch = codec.batch([ids[row] for row in rows], rows)
+            for figures in _sentences(trained, batch, counts):
+                sums, number = sums + figures, number + 1
+            begun.advance(len(rows))
     return Overlap(*(sums / max(1, number)).tolist())
 
 

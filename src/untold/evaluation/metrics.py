@@ -23,6 +23,7 @@ from typing import Any, Protocol, get_args, runtime_checkable
 
 from untold.config import DataConfig
 from untold.errors import UntoldError
+from untold.feedback import track
 from untold.metric_registry import METRICS, metric_has, metrics_with
 
 __all__ = [
@@ -136,7 +137,7 @@ def score_corpus(
         raise UntoldError("nothing to score: both files are empty")
     return [
         score
-        for metric in metrics
+        for metric in track(metrics, "scoring", len(metrics))
         for score in metric.corpus_scores(sources, references, hypotheses)
     ]
 

@@ -17,6 +17,7 @@ from untold.evaluation.separation import (
     omission_auc,
     position_rule,
 )
+from untold.feedback import task
 from untold.translator import Translation, Translator
 
 __all__ = [
@@ -106,7 +107,9 @@ def trace_pairs(translator: Translator, pairs: Sequence[AlignedPair]) -> list[Pa
             "alignments measure how a model separates past and future, which this one does not: "
             'train one with model.separator.kind = "gdr"'
         )
-    scored = translator.score([(pair.source, pair.target) for pair in pairs])
+    with task("reading the references", len(pairs)) as begun:
+        scorer = translator.with_progress(begun.advance)
+        scored = scorer.score([(pair.source, pair.target) for pair in pairs])
     return [_trace(pair, each) for pair, each in zip(pairs, scored, strict=True)]
 
 

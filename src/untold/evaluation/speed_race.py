@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from untold.feedback import track
+
 __all__ = ["Contender", "Speed", "measure_speeds", "take_turns"]
 
 Contender = Callable[[Any], Any]  # does one job
@@ -42,7 +44,7 @@ def take_turns(
     """Measures the seconds of each contender in each round; it does every job once a round."""
     names = list(contenders)
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(rounds):
+    for number in track(range(rounds), "measuring speeds", rounds):
         spent = dict.fromkeys(names, 0.0)
         for place, job in enumerate(jobs):
             turn = (number + place) % len(names)

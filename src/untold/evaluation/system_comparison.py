@@ -20,6 +20,7 @@ from untold.evaluation.significance import (
     sentence_statistics,
 )
 from untold.evaluation.speed_race import Speed
+from untold.feedback import track
 from untold.storage.model_summary import Parameters
 
 __all__ = [
@@ -115,7 +116,8 @@ def compare_outputs(
         raise UntoldError(f"test set {empty[0]} is empty: give it at least one line")
     found = [_statistics(metric, system, tests) for system in systems]
     rows = [_row(metric, systems[0], found[0])]
-    for system, own in zip(systems[1:], found[1:], strict=True):
+    others = list(zip(systems[1:], found[1:], strict=True))
+    for system, own in track(others, "testing significance", len(others)):
         differences = [
             # The generator depends on the test set alone: all systems have the same trials.
             run_trials(

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from untold.config import DropRate, Layers, ModelConfig, Width
+from untold.errors import shorten
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 from untold.models.layers import (
     Dropout,
@@ -68,8 +69,8 @@ class TransformerConfig(ModelConfig):
         width, given = kept.get("d_model"), kept.pop("d_embedding", None)
         if given not in (None, width):
             raise ValueError(
-                f"d_embedding {given}: a transformer's embeddings are as wide as "
-                f"d_model, here {width}: leave d_embedding out"
+                f"d_embedding {shorten(given)}: a transformer's embeddings are as wide as "
+                f"d_model, here {shorten(width)}: leave d_embedding out"
             )
         return kept
 

@@ -12,11 +12,12 @@ from typing import Literal
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn
 from rich.progress import Task as Row
+from rich.table import Column
 from rich.text import Text
 
 from untold.feedback import Display, show_on
 
-__all__ = ["NoProgress", "ProgressBars", "ProgressLines", "ProgressMode", "error_console", "show"]
+__all__ = ["ProgressBars", "ProgressLines", "ProgressMode", "error_console", "show"]
 
 ProgressMode = Literal["auto", "plain", "none"]
 _LINE_SECONDS = 10.0  # between two lines of a log
@@ -31,7 +32,7 @@ def error_console() -> Console:
 def show(mode: ProgressMode) -> AbstractContextManager[None]:
     """Activates a display: with `auto` bars on a terminal, and nothing elsewhere."""
     console = error_console()
-    display: Display = NoProgress()
+    display: Display | None = None
     if os.environ.get("RANK", "0") == "0":  # of the processes of torchrun only the first one speaks
         if mode == "plain":
             display = ProgressLines(console)
@@ -43,20 +44,6 @@ def show(mode: ProgressMode) -> AbstractContextManager[None]:
 def _is_seen(console: Console) -> bool:
     """Asks the stream, too, since variables such as FORCE_COLOR make rich take a log for one."""
     return console.is_interactive and sys.stderr is not None and sys.stderr.isatty()
-
-
-class NoProgress:
-    """Shows nothing, as somebody has decided."""
-
-    def begin(self, _what: str, _total: int | None, _done: int) -> int:
-        """Shows nothing."""
-        return 0
-
-    def update(self, _number: int, _done: int, _total: int | None, _note: str) -> None:
-        """Shows nothing."""
-
-    def end(self, _number: int) -> None:
-        """Shows nothing."""
 
 
 class ProgressBars:
@@ -74,8 +61,10 @@ class ProgressBars:
                 BarColumn(bar_width=24),
                 _CountColumn(),
                 _TimeColumn(),
-                TextColumn("{task.fields[note]}", markup=False),
+                # The note takes what is left of the line, so that it squeezes no bar.
+                TextColumn("{task.fields[note]}", markup=False, table_column=_rest_of_line()),
                 console=self.console,
+                expand=True,
                 transient=True,
                 refresh_per_second=5,
                 # Standard output is the result, which may go to a file.
@@ -95,10 +84,19 @@ class ProgressBars:
         if self._rows is None:
             return
         if len(self._rows.tasks) == 1:
-            self._rows.stop()
-            self._rows = None
+            self.close()
         else:
             self._rows.remove_task(TaskID(number))
+
+    def close(self) -> None:
+        """Removes all rows."""
+        if self._rows is not None:
+            self._rows.stop()
+            self._rows = None
+
+
+def _rest_of_line() -> Column:
+    return Column(ratio=1, no_wrap=True, overflow="ellipsis")
 
 
 class _CountColumn(ProgressColumn):
@@ -165,6 +163,9 @@ class ProgressLines:
         seconds = time.monotonic() - line.began
         if seconds >= self._seconds:
             self._say(f"{line.what}: over after {_clock(seconds)}")
+
+    def close(self) -> None:
+        """Has nothing to remove."""
 
     def _say(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -7,6 +7,7 @@ import torch
 
 from untold.durable import is_complete
 from untold.errors import UntoldError
+from untold.feedback import track
 from untold.storage.model_directory import CHECKPOINTS, TrainedModel, load_model, step_directories
 
 __all__ = ["average_models", "last_checkpoints"]
@@ -28,10 +29,10 @@ def average_models(paths: Sequence[Path]) -> TrainedModel:
     """Averages each parameter in double precision; all models must have one shape."""
     if not paths:
         raise UntoldError("nothing to average: name at least one model")
-    first = load_model(paths[0])
+    models = ((path, load_model(path)) for path in track(paths, "averaging", len(paths)))
+    _, first = next(models)
     sums = {name: p.double() for name, p in first.model.named_parameters()}
-    for path in paths[1:]:
-        other = load_model(path)
+    for path, other in models:
         if other.tokenizers.fingerprint != first.tokenizers.fingerprint:
             raise UntoldError(f"{path}: has another tokenizer than {paths[0]}")
         theirs = dict(other.model.named_parameters())

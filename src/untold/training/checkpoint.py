@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from untold.durable import new_directory, verify_directory
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 from untold.storage.model_directory import (
     BEST,
     CHECKPOINTS,
@@ -143,8 +143,8 @@ def _read(directory: Path) -> Checkpoint:
     try:
         document = json.loads((directory / PROGRESS).read_text(encoding="utf-8"))
         return Checkpoint(directory, Progress.from_json(document["progress"]), document["facts"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UntoldError(f"{directory}: {PROGRESS} cannot be used: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UntoldError(f"{directory}: {PROGRESS} cannot be used: {shorten(error)}") from None
 
 
 def _refuse_non_finite(tensors: dict[str, Tensor], step: int) -> None:

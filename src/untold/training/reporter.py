@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from untold.durable import write_file, writing
-from untold.feedback import Display, Task, active_display
+from untold.feedback import Display, Task, active_display, is_decided
 from untold.report.progress_display import ProgressBars, error_console
 
 __all__ = ["NullReporter", "Reporter"]
@@ -112,7 +112,7 @@ class NullReporter(Reporter):
 
 def _choose_display(console: Console | None) -> Display | None:
     """Takes the active display; without one, training draws bars on a terminal by itself."""
-    if console is None and active_display() is not None:
+    if console is None and is_decided():
         return active_display()
     console = console or error_console()
     return ProgressBars(console) if console.is_terminal else None
@@ -140,7 +140,7 @@ def _cut_metrics(path: Path, step: int) -> None:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + b"\n")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a line that a crash cut short
     write_file(path, b"".join(kept))
 

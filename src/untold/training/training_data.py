@@ -14,6 +14,7 @@ from untold.corpus.store import Store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
+from untold.feedback import task
 
 __all__ = ["TrainingData", "check_files", "prepare_data", "prepare_tokenizers"]
 
@@ -93,7 +94,9 @@ def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizer
         (line.lower() if config.data.lowercase else line for line in text.side(number))
         for number in (0, 1)
     )
-    tokenizers = train_tokenizers(config.tokenizer, *sides)
+    text.count()  # reads the corpus, which shows its own progress
+    with task("learning the vocabulary"):
+        tokenizers = train_tokenizers(config.tokenizer, *sides)
     with new_directory(directory, replace=True) as unfinished:
         tokenizers.save(unfinished)
         (unfinished / "fingerprint").write_text(fingerprint)

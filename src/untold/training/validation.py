@@ -6,6 +6,7 @@ import torch
 
 from untold.corpus.batching import Batch, PairStore, plan_epoch
 from untold.evaluation.metrics import corpus_scores
+from untold.feedback import task, track
 from untold.storage.model_directory import TrainedModel
 from untold.training.interruption import Interrupted
 from untold.training.losses.cross_entropy import translation_loss
@@ -36,8 +37,14 @@ def make_validator(
             return Validation(loss)
         settings = {"beam": config.train.validate_beam, "nbest": 1, "sample": False}
         decode = config.decode.model_copy(update=settings)
-        translator = Translator([trained], decode, lambda _: interrupted.put_off())
-        translations = translator.translate([source for source, _ in pairs])
+        with task("validation BLEU", len(pairs)) as begun:
+
+            def advance(count: int) -> None:
+                interrupted.put_off()
+                begun.advance(count)
+
+            translator = Translator([trained], decode, advance)
+            translations = translator.translate([source for source, _ in pairs])
         (bleu,) = corpus_scores(
             [translation.text for translation in translations],
             [trained.codec.normalise(target) for _, target in pairs],
@@ -83,7 +90,8 @@ def _batches(
     trained: TrainedModel, store: PairStore, interrupted: Interrupted | None
 ) -> Iterator[Batch]:
     plan = plan_epoch(store, trained.config.train.batch_tokens, seed=0, epoch=0, shuffle=False)
-    for batch in plan.batches(store, trained.codec.batch):
+    batches = plan.batches(store, trained.codec.batch)
+    for batch in track(batches, "validation loss", len(plan)):
         if interrupted is not None:
             interrupted.put_off()
         yield batch

@@ -10,6 +10,7 @@ from untold.corpus.grammars.grammar import Grammar, Sample, load_grammar
 from untold.corpus.grammars.noise import delete_clauses
 from untold.durable import new_file, remove_litter, writing
 from untold.errors import UntoldError
+from untold.feedback import track
 
 __all__ = ["SampleReport", "SplitReport", "write_sample"]
 
@@ -71,7 +72,8 @@ def write_sample(
     splits = _Splits(grammar, grammar.stream(seed))
     reports = {}
     for split, count in (("test", held_out_pairs), ("dev", held_out_pairs), ("train", pairs)):
-        samples: Iterable[Sample] = splits.take(count, keep=split != "train")
+        taken = splits.take(count, keep=split != "train")
+        samples: Iterable[Sample] = track(taken, f"generating {split}", count)
         if noise and split == "train":
             samples = delete_clauses(list(samples), noise, seed, splits.held_out[1])
         reports[split] = _write(grammar, split, out, samples)
