@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from untold.config import Config
+from untold.config import Config, DataConfig
 from untold.corpus.codec import TextCodec
 from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
@@ -17,7 +17,7 @@ from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
 from untold.feedback import task
 
-__all__ = ["TrainingData", "prepare_data", "prepare_tokenizers"]
+__all__ = ["TrainingData", "check_files", "prepare_data", "prepare_tokenizers"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,26 @@ class TrainingData:
         """Returns hashes that change when the training or validation data change."""
         stores = {"train": self.train} | ({"valid": self.valid} if self.valid else {})
         return {name: store.fingerprint for name, store in stores.items()}
+
+
+def check_files(data: DataConfig, known_root: Path | None) -> None:
+    """Refuses corpora whose files are missing, and says how to find them.
+
+    `known_root` is where an earlier start of the run found them.
+    """
+    corpora = [*data.train, *([] if data.valid is None else [data.valid])]
+    names = [name for each in corpora for name in (each.source, each.target, each.path) if name]
+    missing = [name for name in names if not (Path(data.root) / name).exists()]
+    if not missing:
+        return
+    path = Path(data.root) / missing[0]
+    if path.is_absolute():
+        cure = "correct its name in [data], or give --set data.root=DIRECTORY"
+    else:
+        cure = f"the name counts from {Path.cwd()}: go elsewhere, or give --set data.root=DIRECTORY"
+    if known_root is not None and all((known_root / name).exists() for name in missing):
+        cure = f"the run was started with another directory: give --set data.root={known_root}"
+    raise UntoldError(f"{path}: no such file: {cure}")
 
 
 def prepare_data(
