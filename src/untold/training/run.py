@@ -59,6 +59,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
     _check_accumulate(config, ProcessGroup.launched_processes())
+    _check_rates(config)
     check_loss_names(config.train)  # fails, as the next line does, before anything is written
     reward = _reward(config)
     processes = ProcessGroup.init(device.type, config.train.timeout_minutes)
@@ -226,6 +227,15 @@ def _check_accumulate(config: Config, processes: int) -> None:
         raise UntoldError(
             f"train.accumulate = {config.train.accumulate} batches an update cannot be shared "
             f"evenly by {processes} processes: make it a multiple of {processes}"
+        )
+
+
+def _check_rates(config: Config) -> None:
+    """Refuses a minimum above the maximum; models that were trained so can still be loaded."""
+    least, most = config.train.min_learning_rate, config.train.learning_rate
+    if least > most:
+        raise UntoldError(
+            f"train.min_learning_rate = {least:g} is above train.learning_rate = {most:g}: lower it"
         )
 
 
