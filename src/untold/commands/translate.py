@@ -26,7 +26,7 @@ _LONG = 10_000  # characters
 def translate(
     model: Model,
     file: Annotated[Path | None, typer.Argument(help="Text, a line each [standard input].")] = None,
-    beam: Annotated[int | None, number_option(1, 10_000, "Hypotheses kept at each step.")] = None,
+    beam: Annotated[int | None, number_option(1, 1000, "Hypotheses kept at each step.")] = None,
     nbest: Annotated[int | None, number_option(1, 10_000, "Translations of each line.")] = None,
     ensemble: Annotated[
         list[Path] | None, typer.Option("--with", help="Another model to ensemble with.")
