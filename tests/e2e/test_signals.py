@@ -6,6 +6,7 @@ the command line as `python -m untold` does. What a command is doing is known fr
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.workshop import build_workshop
 from untold.durable import verify_directory
 
 SECOND = 1.0 + 0.5  # the promise, and half a second for a machine that others use, too
@@ -130,10 +130,10 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, shared_workshop: Path) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("signals")
     workshop = folder / "workshop"
-    build_workshop(workshop)
+    shutil.copytree(shared_workshop, workshop)
     for side in ("src", "tgt"):
         text = (workshop / f"corpus.{side}").read_text()
         (workshop / f"large.{side}").write_text(text * 2000)
@@ -257,6 +257,18 @@ def test_short_commands_stop_while_they_start(
         assert ended.errors == ""
     elif ended.code:
         check(ended, number, "interrupted")
+
+
+def test_the_control_a_thread_that_reads_buffered_input_aborts_the_interpreter() -> None:
+    naive = (
+        "import sys, threading, time\n"
+        "threading.Thread(target=sys.stdin.buffer.readline, daemon=True).start()\n"
+        "time.sleep(0.2)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", naive], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.wait(PATIENCE) == -signal.SIGABRT
 
 
 def test_an_idle_translator_ends_and_its_lines_stay_printed(server: Server) -> None:
