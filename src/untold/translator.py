@@ -30,6 +30,8 @@ from untold.storage.model_directory import TrainedModel, load_model
 
 __all__ = ["Translation", "Translator", "load"]
 
+_TEXTS_AT_ONCE = 1000  # that are encoded before anybody can break off
+
 
 @dataclass(frozen=True)
 class Translation(SignalsMixin[np.ndarray]):
@@ -82,7 +84,7 @@ class Translator:
     ) -> None:
         """`advance` is called with a number whenever so many more texts are translated or scored.
 
-        It may raise an exception to break off.
+        It is also called with zero now and then. It may raise an exception to break off.
         """
         first = models[0]
         for other in models[1:]:
@@ -277,8 +279,12 @@ class Translator:
         if prefixes and len(prefixes) != len(texts):
             raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
         begins = self.codec.encode_targets(prefixes) if any(prefixes) else [[]] * len(texts)
-        segments, limit = [], self.data.max_tokens
-        for number, ids in enumerate(self.codec.encode_sources(texts)):
+        segments, limit, encoded = [], self.data.max_tokens, []
+        for first in range(0, len(texts), _TEXTS_AT_ONCE):
+            encoded += self.codec.encode_sources(texts[first : first + _TEXTS_AT_ONCE])
+            if self._advance is not None:
+                self._advance(0)
+        for number, ids in enumerate(encoded):
             if texts[number].strip():
                 parts = [tuple(ids)] if len(ids) <= limit else self._split(ids)
                 segments.append(_Segment(number, parts[0], tuple(begins[number])))
