@@ -117,6 +117,15 @@ def test_all_consoles_come_from_the_module_that_makes_them_safe() -> None:
             assert not re.search(r"Console\(|rich\.print|import print", text), path.name
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=MODULES)
+def test_text_files_are_utf8_whatever_the_locale_says(path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            named = {keyword.arg for keyword in node.keywords}
+            if node.func.attr in ("read_text", "write_text"):
+                assert "encoding" in named, f"{path.name}:{node.lineno} names no encoding"
+
+
 def test_help_is_instant_because_torch_stays_out() -> None:
     code = "import sys, untold.cli, untold; print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

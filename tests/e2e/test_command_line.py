@@ -74,6 +74,16 @@ def test_translate_keeps_lines_and_order(folder: Path) -> None:
     assert untold("translate", folder / "run", folder / "input.txt").split("\n") == lines
 
 
+def test_translate_announces_a_long_line(folder: Path) -> None:
+    text = f"a cat sleeps .\na cat{' ' * 20_000}sleeps .\n"
+    command = [sys.executable, "-m", "untold", "translate", str(folder / "run")]
+    run = subprocess.run(command, input=text.encode(), capture_output=True, timeout=300)
+    assert run.returncode == 0
+    assert run.stdout.count(b"\n") == 2
+    assert b"untold: line 2 has 20,013 characters: it is translated in segments" in run.stderr
+    assert b"line 1" not in run.stderr
+
+
 def test_translate_prints_json_and_n_best(folder: Path) -> None:
     record = json.loads(untold("translate", folder / "run", "--json", text="a cat sleeps .\n"))
     assert record["tokens"] and record["score"] < 0

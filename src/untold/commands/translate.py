@@ -106,7 +106,7 @@ def _account(printed: int) -> str:
 def _announce_long(lines: Iterator[str]) -> Iterator[str]:
     """Says which lines will take long, because nothing comes out before a line is done."""
     for number, line in enumerate(lines, start=1):
-        if len(line) > _LONG:
+        if len(line) > _LONG and sys.stderr is not None:
             print(
                 f"untold: line {number} has {len(line):,} characters: it is translated in "
                 "segments, and takes as long as a text of this length",
