@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 import sys
 import unicodedata
 
@@ -104,6 +105,17 @@ def test_closed_streams_stay_closed(monkeypatch: pytest.MonkeyPatch):
     with safe_streams():
         assert sys.stdout is None and sys.stderr is None
         print("nothing happens")
+
+
+def test_no_file_takes_the_number_of_a_closed_stream():
+    """Else whatever a library prints would be written into that file."""
+    code = "import os; {}os.write(9, str(os.open('/dev/null', os.O_RDONLY)).encode())"
+    fill = "from untold.standard_streams import open_closed_descriptors as o; o(); "
+    script = 'exec "$0" -c "$1" 9>&1 <&- >&- 2>&-'
+    for between, expected in (("", b"0"), (fill, b"3")):  # without it, as the control
+        line = ["sh", "-c", script, sys.executable, code.format(between)]
+        run = subprocess.run(line, capture_output=True)
+        assert (run.stdout, run.stderr) == (expected, b"")
 
 
 def test_arguments_are_utf8_or_refused(monkeypatch: pytest.MonkeyPatch):
