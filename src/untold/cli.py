@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from untold.commands.align import align
 from untold.commands.average import average
 from untold.commands.compare import compare
+from untold.commands.config import config
 from untold.commands.demo import demo
 from untold.commands.evaluate import evaluate
 from untold.commands.explain import explain
@@ -80,7 +81,7 @@ app = typer.Typer(
 )
 for _command in (
     *(train, translate, score, evaluate, align, compare),
-    *(explain, average, info, sample, demo),
+    *(explain, average, info, sample, demo, config),
 ):
     app.command()(_with_decoded_texts(_command))
 

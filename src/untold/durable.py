@@ -27,6 +27,7 @@ __all__ = [
     "hash_file",
     "is_complete",
     "lock_directory",
+    "move_files",
     "new_directory",
     "new_file",
     "remove_litter",
@@ -98,6 +99,14 @@ def scratch_directory(beside: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def move_files(folder: Path, out: Path) -> None:
+    """Moves whole files to a directory of the same disk; each replaces the one of its name."""
+    with writing(out):
+        for path in sorted(folder.iterdir()):
+            path.replace(out / path.name)
+        _fsync(out)
 
 
 def verify_directory(path: Path) -> None:

@@ -175,7 +175,7 @@ def test_torchrun_restarts_a_killed_job_to_the_same_end(config, corpus, tmp_path
         code, output = finish(process)
     assert code == 0, output
     assert output.count("(exitcode: -9)") == 1, "the kill has hit a worker"
-    assert "resuming from" in output
+    assert "going on with" in output
     # One process makes the same updates: two gradients have but one sum, whoever adds them. Its
     # log adds the losses in another order.
     train(toy_config(corpus, **sections), RunOptions(whole))

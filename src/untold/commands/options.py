@@ -49,15 +49,19 @@ def number_option(least: Number, most: Number, meaning: str) -> Any:
     )
 
 
-def _number_parser(kind: type[Number], least: Number, most: Number) -> Callable[[str], Number]:
-    def parse(text: str) -> Number:
+def _number_parser(
+    kind: type[Number], least: Number, most: Number
+) -> Callable[[str | Number], Number]:
+    def parse(text: str | Number) -> Number:  # a default comes as the number that it is
         try:
             number = kind(text)
         except ValueError:
             number = None
         if number is None or not least <= number <= most:  # also refuses NaN
             what = "a whole number" if kind is int else "a number"
-            raise typer.BadParameter(f"{shorten(text)}: must be {what} from {least:,} to {most:,}")
+            raise typer.BadParameter(
+                f"{shorten(str(text))}: must be {what} from {least:,} to {most:,}"
+            )
         return number
 
     return parse

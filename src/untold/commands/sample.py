@@ -1,5 +1,6 @@
 """`untold sample` writes a corpus from a grammar."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,13 +23,23 @@ def sample(
     pairs: Annotated[int, number_option(1, 10_000_000, "Training pairs.")] = 20_000,
     seed: Seed = 7,
     noise: Noise = 0.0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a corpus that is there and differs.")
+    ] = False,
 ) -> None:
     """Write a corpus of a synchronous grammar: train, dev, test, with gold word alignments."""
     from untold.corpus.grammars import write_sample
+    from untold.durable import move_files, scratch_directory
 
     before = _files(out)
     say_if_stopped(lambda: _account(out, before))
-    print(write_sample(grammar, pairs, seed, out, noise=noise))
+    if not overwrite or not out.is_dir():
+        print(write_sample(grammar, pairs, seed, out, noise=noise))
+        return
+    with scratch_directory(out / "sample") as folder:
+        report = write_sample(grammar, pairs, seed, folder, noise=noise)
+        move_files(folder, out)
+    print(replace(report, out=out))
 
 
 def _files(out: Path) -> dict[str, tuple[int, int] | None]:

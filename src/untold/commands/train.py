@@ -2,18 +2,22 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from untold.commands.options import Settings
+from untold.errors import UntoldError
 from untold.stopping import last_line, say_if_stopped
+
+if TYPE_CHECKING:
+    from untold.config import Config
 
 __all__ = ["train"]
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="A TOML file.")],
+    config: Annotated[Path, typer.Argument(help="A TOML file, or a run's directory to go on.")],
     settings: Settings = None,
     init: Annotated[Path | None, typer.Option(help="A model to start from.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's directory [runs/CONFIG].")] = None,
@@ -26,10 +30,14 @@ def train(
     from untold.training.run import RunOptions
     from untold.training.run import train as run_training
 
-    out = out or Path("runs") / config.stem
+    if config.is_dir():
+        out = _check_same(config, out)
+        settled, init = _recorded(config, settings or [], init)
+    else:
+        out = out or Path("runs") / config.stem
+        settled = load_config(config, settings or [])
     say_if_stopped(lambda: _account(out))
-    options = RunOptions(out, init, allow_changed)
-    result = run_training(load_config(config, settings or []), options)
+    result = run_training(settled, RunOptions(out, init, allow_changed))
     progress = result.progress
     best = "-" if progress.best is None else f"{progress.best:.4g}"
     if result.rank == 0:
@@ -38,6 +46,30 @@ def train(
         if result.rank == 0:
             print(last_line(result.signal, _account(out)), file=sys.stderr)
         sys.exit(128 + result.signal)
+
+
+def _check_same(run: Path, out: Path | None) -> Path:
+    """Returns the directory of the run; it writes nowhere else."""
+    if out is not None and out.resolve() != run.resolve():
+        raise UntoldError(f"--out {out}: the run in {run} goes on there: leave out --out")
+    return run
+
+
+def _recorded(run: Path, settings: list[str], init: Path | None) -> "tuple[Config, Path | None]":
+    """Returns the settings of a run's last start with those of --set, and the model to begin with.
+
+    A run with a checkpoint needs no model any more.
+    """
+    from untold.config import override, parse_config
+    from untold.storage.model_directory import CHECKPOINTS, step_directories
+    from untold.storage.run_record import find_record
+
+    record = find_record(run)
+    if init is None and not step_directories(run / CHECKPOINTS):
+        init = record.init
+        if init is not None and not init.exists():
+            raise UntoldError(f"{run} began from {init}, which is gone: give --init MODEL")
+    return parse_config(override(record.values, settings), str(run)), init
 
 
 def _account(out: Path) -> str:

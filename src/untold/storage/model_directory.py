@@ -26,6 +26,7 @@ from untold.models.seq2seq import Seq2Seq
 __all__ = [
     "BEST",
     "CHECKPOINTS",
+    "CONFIG",
     "TrainedModel",
     "fill_model_directory",
     "find_model",

@@ -1,20 +1,23 @@
 """Resuming a run: what may have changed since its checkpoint, and what is restored from it."""
 
+import math
 import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import sentencepiece
 import torch
 
-from untold.config import Config, model_config_class
+from untold.config import Config, TrainConfig, model_config_class
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel, load_weights
+from untold.storage.run_record import RunRecord
 from untold.training.checkpoint import Checkpoint, restore_optimizer
-from untold.training.progress import Progress
+from untold.training.progress import Progress, early_stopping, is_over
 from untold.training.training_data import TrainingData
 
-__all__ = ["check_unchanged", "restore", "run_facts"]
+__all__ = ["check_init", "check_unchanged", "describe_resumption", "restore", "run_facts"]
 
 # Settings that may change between two starts of one run, since no update depends on them.
 _FREE = {
@@ -63,9 +66,44 @@ def check_unchanged(
             f"{checkpoint.directory} was made with other settings: {'; '.join(serious)}. Restore "
             "them, choose another --out, or pass --allow-changed"
         )
+    if allowed and not serious:
+        say("--allow-changed has no effect: nothing that matters has changed")
     for line in changed:
         say(f"changed since the checkpoint: {line}")
-    say(f"resuming from {checkpoint.directory} at step {checkpoint.progress.step}")
+
+
+def check_init(init: Path | None, record: RunRecord | None, say: Callable[[str], None]) -> None:
+    """Announces that --init does nothing for a run with a checkpoint; refuses another model.
+
+    The same command must be able to go on with the run that it began.
+    """
+    if init is None:
+        return
+    if record is not None and record.init != init.absolute():
+        began = "without --init" if record.init is None else f"from {record.init}"
+        raise UntoldError(
+            f"--init {init}: the run began {began} and goes on from its own checkpoint: leave out "
+            "--init, or choose another --out"
+        )
+    say(f"--init {init} has no effect now: the run goes on from its own checkpoint")
+
+
+def describe_resumption(run: Path, progress: Progress, config: TrainConfig) -> str:
+    """Says where a run goes on, or that it is finished and how to train it longer."""
+    if not is_over(progress, config):
+        return f"going on with {run} at step {progress.step} of {config.steps}"
+    reached = {
+        "steps": config.steps if progress.step >= config.steps else None,
+        "epochs": config.epochs if progress.epoch >= (config.epochs or math.inf) else None,
+        "patience": progress.stale if early_stopping(progress, config) else None,
+    }
+    raised = [f"--set train.{name}={2 * limit}" for name, limit in reached.items() if limit]
+    # The linear schedule falls to its last step, so that another one changes all rates.
+    changed = ["--allow-changed"] if config.schedule == "linear" else []
+    return (
+        f"{run} is finished at step {progress.step} of {config.steps}: to train longer, run "
+        f"untold train {run} {' '.join(raised + changed)}"
+    )
 
 
 def restore(

@@ -18,6 +18,7 @@ from untold.memory_estimate import Vocabularies, check_training
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model
+from untold.storage.run_record import RunRecord, read_record, write_record
 from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
@@ -25,11 +26,17 @@ from untold.training.interruption import Interrupted, stop_signals
 from untold.training.losses.objective import check_loss_names
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter, Reporter
-from untold.training.resume import check_unchanged, restore, run_facts
+from untold.training.resume import (
+    check_init,
+    check_unchanged,
+    describe_resumption,
+    restore,
+    run_facts,
+)
 from untold.training.sequence.rewards import Reward, make_reward
 from untold.training.sequence.sequence_objective import make_objective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
-from untold.training.training_data import TrainingData, prepare_data
+from untold.training.training_data import TrainingData, check_files, prepare_data
 from untold.training.validation import make_validator
 from untold.training.warm_start import WarmStart, warm_start
 
@@ -59,7 +66,10 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
     _check_accumulate(config, ProcessGroup.launched_processes())
-    check_loss_names(config.train)  # fails, as the next line does, before anything is written
+    record = read_record(options.out)
+    # These fail before anything is written.
+    check_files(config.data, None if record is None else record.root)
+    check_loss_names(config.train)
     reward = _reward(config)
     processes = ProcessGroup.init(device.type, config.train.timeout_minutes)
     try:
@@ -88,17 +98,17 @@ def _train(
 ) -> TrainResult:
     processes, reporter = context.processes, context.reporter
     checkpoints = Checkpoints(options.out, config.train.keep)
-    checkpoint = processes.broadcast(
-        checkpoints.latest(reporter.say) if processes.is_main else None
-    )
-    init = options.init if checkpoint is None else None
-    other = None if init is None else load_model(init)
+    checkpoint, init = _find_start(config, options, checkpoints, context)
+    other = None if checkpoint is not None or init is None else load_model(init)
     known = _tokenizers_of_weights(checkpoint, other)
     data = _prepare_data(config, known, options.out, context, device)
     tokenizers = data.tokenizers
     facts = run_facts(config, data)
     if checkpoint is not None:
         check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
+        reporter.say(describe_resumption(options.out, checkpoint.progress, config.train))
+    if processes.is_main:
+        write_record(options.out, config, init)
     model = _build(config, tokenizers, reporter)
     warm = None if other is None else warm_start(model, other.model)
     if warm is not None:
@@ -124,6 +134,25 @@ def _train(
         progress = trainer.run(progress)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
+
+
+def _find_start(
+    config: Config, options: RunOptions, checkpoints: Checkpoints, context: RunContext
+) -> tuple[Checkpoint | None, Path | None]:
+    """Finds the checkpoint to go on from, and the model that the run began or begins with."""
+    processes, say = context.processes, context.reporter.say
+    found: tuple[Checkpoint | None, RunRecord | None] = processes.broadcast(
+        (checkpoints.latest(say), read_record(options.out)) if processes.is_main else None
+    )
+    checkpoint, record = found
+    if checkpoint is not None:
+        check_init(options.init, record, say)
+        return checkpoint, options.init if record is None else record.init
+    if options.allow_changed:
+        say(f"--allow-changed has no effect: {options.out} has no checkpoint to go on from")
+    if processes.is_main:  # now, since preparing the data may take long
+        write_record(options.out, config, options.init)
+    return None, options.init
 
 
 def _patience(context: RunContext) -> AbstractContextManager[object]:

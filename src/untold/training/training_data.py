@@ -2,21 +2,22 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from untold.config import Config
+from untold.config import Config, DataConfig
 from untold.corpus.codec import TextCodec
 from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
 from untold.corpus.store import Store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.corpus.vocabulary_training import LONGEST_WORD, has_long_word
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
 from untold.feedback import task
 
-__all__ = ["TrainingData", "prepare_data", "prepare_tokenizers"]
+__all__ = ["TrainingData", "check_files", "prepare_data", "prepare_tokenizers"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,26 @@ class TrainingData:
         return {name: store.fingerprint for name, store in stores.items()}
 
 
+def check_files(data: DataConfig, known_root: Path | None) -> None:
+    """Refuses corpora whose files are missing, and says how to find them.
+
+    `known_root` is where an earlier start of the run found them.
+    """
+    corpora = [*data.train, *([] if data.valid is None else [data.valid])]
+    names = [name for each in corpora for name in (each.source, each.target, each.path) if name]
+    missing = [name for name in names if not (Path(data.root) / name).exists()]
+    if not missing:
+        return
+    path = Path(data.root) / missing[0]
+    if path.is_absolute():
+        cure = "correct its name in [data], or give --set data.root=DIRECTORY"
+    else:
+        cure = f"the name counts from {Path.cwd()}: go elsewhere, or give --set data.root=DIRECTORY"
+    if known_root is not None and all((known_root / name).exists() for name in missing):
+        cure = f"the run was started with another directory: give --set data.root={known_root}"
+    raise UntoldError(f"{path}: no such file: {cure}")
+
+
 def prepare_data(
     config: Config, tokenizers: Tokenizers | None, run: Path, say: Callable[[str], None]
 ) -> TrainingData:
@@ -44,7 +65,7 @@ def prepare_data(
     root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
     with CorpusText(config.data.train, root, run) as text:
         if tokenizers is None:
-            tokenizers = prepare_tokenizers(config, text, run)
+            tokenizers = prepare_tokenizers(config, text, run, say)
         codec = TextCodec(tokenizers, config.data.lowercase)
         train = prepare(run / "corpus" / "train", text, codec, limits)
     say(f"training data: {train.report}")
@@ -57,7 +78,9 @@ def prepare_data(
     return TrainingData(tokenizers, train, valid, pairs)
 
 
-def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizers:
+def prepare_tokenizers(
+    config: Config, text: CorpusText, run: Path, say: Callable[[str], None] = lambda _line: None
+) -> Tokenizers:
     """Loads the tokenizers of the run if they fit its data, and else trains them."""
     if not text.corpora:
         raise UntoldError("data.train is empty: name the files to train on")
@@ -70,17 +93,44 @@ def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizer
     directory = run / "tokenizer"
     if _has(directory, fingerprint):
         return Tokenizers.load(directory)
-    sides = (
-        (line.lower() if config.data.lowercase else line for line in text.side(number))
-        for number in (0, 1)
-    )
+    long_words = _LongWords()
+    sides = (_lines(text, number, config.data.lowercase, long_words) for number in (0, 1))
     text.count()  # reads the corpus, which shows its own progress
     with task("learning the vocabulary"):
         tokenizers = train_tokenizers(config.tokenizer, *sides)
+    if long_words.lines:
+        say(str(long_words))
     with new_directory(directory, replace=True) as unfinished:
         tokenizers.save(unfinished)
         (unfinished / "fingerprint").write_text(fingerprint)
     return tokenizers
+
+
+@dataclass
+class _LongWords:
+    """Counts the lines with words that are cut before a vocabulary is learnt from them."""
+
+    lines: int = 0
+    first: str = ""
+
+    def note(self, place: str) -> None:
+        """Counts the line at this place."""
+        self.first = self.first or place
+        self.lines += 1
+
+    def __str__(self) -> str:
+        return (
+            f"the vocabulary was learnt from words of at most {LONGEST_WORD:,} characters: longer "
+            f"ones were cut (lines: {self.lines:,}, first: {self.first})"
+        )
+
+
+def _lines(text: CorpusText, side: int, lowercase: bool, long_words: _LongWords) -> Iterator[str]:
+    for pair in text.pairs():
+        line = (pair.source, pair.target)[side]
+        if has_long_word(line):
+            long_words.note(f"{pair.file}:{pair.line}")
+        yield line.lower() if lowercase else line
 
 
 def _has(directory: Path, fingerprint: str) -> bool:

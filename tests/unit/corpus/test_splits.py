@@ -2,6 +2,7 @@
 
 import pytest
 
+from fuzz.in_process import run_in_process
 from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_lines
 from untold.errors import UntoldError
@@ -75,3 +76,41 @@ def test_a_grammar_that_runs_out_says_so(tmp_path, monkeypatch):
         write_sample(small, 5, 1, tmp_path)
     with pytest.raises(UntoldError, match="0 pairs: ask for at least 1"):
         write_sample(small, 0, 1, tmp_path)
+
+
+def test_the_same_corpus_may_be_written_again_but_no_other_one_is_replaced(numbers, tmp_path):
+    out = tmp_path / "out"
+    write_sample(numbers, 50, 1, out)
+    (out / "dev.yy").unlink()
+    write_sample(numbers, 50, 1, out)
+    assert len(read(out, "dev", "yy")) == 100
+    (out / "train.xx").write_text("mine\n")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for seed, named in ((1, "train.xx"), (2, "test.xx")):
+        with pytest.raises(UntoldError, match=f"out/{named}.*would be replaced by another text"):
+            write_sample(numbers, 50, seed, out)
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_foreign_file_keeps_the_whole_corpus_away(numbers, tmp_path):
+    (tmp_path / "train.xx").write_text("mine\n")
+    with pytest.raises(UntoldError, match=r"train\.xx: would be replaced"):
+        write_sample(numbers, 50, 1, tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".grammar"] == ["train.xx"]
+
+
+def test_the_command_replaces_a_corpus_when_it_is_asked_to(numbers, tmp_path):
+    def command(seed, *more):
+        options = ("--pairs", "50", "--seed", seed, "--out", "corpus")
+        return run_in_process(("sample", numbers, *options, *more), tmp_path)
+
+    assert command("1").code == 0
+    first = read(tmp_path / "corpus", "train", "xx")
+    ended = command("2")
+    assert ended.code == 2 and "corpus/test.xx" in ended.errors and "--overwrite" in ended.errors
+    assert read(tmp_path / "corpus", "train", "xx") == first
+    ended = command("2", "--overwrite")
+    assert (ended.code, ended.output.startswith("corpus: numbers, seed 2: ")) == (0, True)
+    assert read(tmp_path / "corpus", "train", "xx") != first
+    assert len(list((tmp_path / "corpus").iterdir())) == 9
+    assert command("2", "--overwrite").code == command("2").code == 0

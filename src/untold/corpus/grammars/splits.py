@@ -1,5 +1,6 @@
 """Writes a corpus from a grammar: train, dev and test files that share no sentence."""
 
+import filecmp
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from untold.corpus.grammars.grammar import Grammar, Sample, load_grammar
 from untold.corpus.grammars.noise import delete_clauses
-from untold.durable import new_file, remove_litter, writing
+from untold.durable import move_files, new_file, remove_litter, scratch_directory, writing
 from untold.errors import UntoldError
 from untold.feedback import track
 
@@ -57,7 +58,8 @@ def write_sample(
     """Writes train (`pairs` pairs), dev and test with alignments; the seed determines the files.
 
     No source and no target sentence occurs in two splits, and no pair occurs twice in one. `noise`
-    is the share of training references that lose a clause; it changes nothing else.
+    is the share of training references that lose a clause; it changes nothing else. If a file
+    exists with other contents, that is an error, and nothing changes.
     """
     if pairs < 1:
         raise UntoldError(f"{pairs} pairs: ask for at least 1")
@@ -71,13 +73,30 @@ def write_sample(
     held_out_pairs = min(max(pairs // 20, 100), 1000)
     splits = _Splits(grammar, grammar.stream(seed))
     reports = {}
-    for split, count in (("test", held_out_pairs), ("dev", held_out_pairs), ("train", pairs)):
-        taken = splits.take(count, keep=split != "train")
-        samples: Iterable[Sample] = track(taken, f"generating {split}", count)
-        if noise and split == "train":
-            samples = delete_clauses(list(samples), noise, seed, splits.held_out[1])
-        reports[split] = _write(grammar, split, out, samples)
+    with scratch_directory(out / "sample") as folder:
+        for split, count in (("test", held_out_pairs), ("dev", held_out_pairs), ("train", pairs)):
+            taken = splits.take(count, keep=split != "train")
+            samples: Iterable[Sample] = track(taken, f"generating {split}", count)
+            if noise and split == "train":
+                samples = delete_clauses(list(samples), noise, seed, splits.held_out[1])
+            reports[split] = _write(grammar, split, folder, samples)
+            _refuse_other_files(folder, out)  # the test set shows soon if the corpus is another
+        move_files(folder, out)
     return SampleReport(grammar.name, grammar.languages, seed, out, **reports)
+
+
+def _refuse_other_files(folder: Path, out: Path) -> None:
+    """Refuses to replace files that differ from the new ones of the same name."""
+    files = [(path, out / path.name) for path in sorted(folder.iterdir())]
+    others = [
+        old for new, old in files if old.exists() and not filecmp.cmp(new, old, shallow=False)
+    ]
+    if others:
+        names = ", ".join(str(path) for path in others)
+        raise UntoldError(
+            f"{names}: would be replaced by another text: choose another --out, remove the old "
+            "text, or give untold sample the option --overwrite"
+        )
 
 
 class _Splits:

@@ -1,0 +1,89 @@
+"""The record of a run: how it was last started, so that its directory is enough to go on.
+
+Checkpoints hold the settings, too. But a run that was killed before its first checkpoint has none,
+and no checkpoint says which model a run began with, or where its data were found.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from untold.config import Config
+from untold.durable import MANIFEST, new_directory, verify_directory
+from untold.errors import UntoldError
+from untold.storage.model_directory import CHECKPOINTS, CONFIG, step_directories
+
+__all__ = ["RunRecord", "find_record", "read_record", "write_record"]
+
+SETTINGS, START = "settings", "start.json"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Holds the settings of a run as JSON has them, and absolute paths of what it was made from.
+
+    A run of a version that kept no record has the settings of its last checkpoint and no paths.
+    """
+
+    values: dict[str, Any]
+    init: Path | None = None  # the model of --init
+    root: Path | None = None  # the directory of the data
+
+
+def write_record(run: Path, config: Config, init: Path | None) -> None:
+    """Records a start; it replaces the record of the start before."""
+    start = {
+        "init": None if init is None else str(init.absolute()),
+        "root": str(Path(config.data.root).absolute()),
+    }
+    with new_directory(run / SETTINGS, replace=True) as directory:
+        (directory / CONFIG).write_text(config.model_dump_json(indent=1) + "\n")
+        (directory / START).write_text(json.dumps(start, indent=1) + "\n")
+
+
+def read_record(run: Path) -> RunRecord | None:
+    """Returns the record of the last start, or None if there is none or it is damaged."""
+    directory = run / SETTINGS
+    try:
+        values = _read_settings(directory)
+        start = json.loads((directory / START).read_text(encoding="utf-8"))
+        init = None if start["init"] is None else Path(start["init"])
+        return RunRecord(values, init, Path(start["root"]))
+    except (UntoldError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def find_record(run: Path) -> RunRecord:
+    """Returns the record of the run in a directory; anything but a run is an error with a cure."""
+    if (run / MANIFEST).exists():
+        raise UntoldError(
+            f"{run}: is a model and no run: start a run from it with untold train CONFIG.toml "
+            f"--init {run}{_run_of_checkpoint(run)}"
+        )
+    if record := read_record(run):
+        return record
+    checkpoints = step_directories(run / CHECKPOINTS)
+    for directory in reversed(checkpoints):
+        try:
+            return RunRecord(_read_settings(directory))
+        except (UntoldError, OSError, ValueError):
+            continue  # it is damaged, which training reports when it passes the checkpoint over
+    what = "its settings and checkpoints are damaged" if checkpoints else "holds no training run"
+    raise UntoldError(
+        f"{run}: {what}: name a configuration, as in untold train CONFIG.toml --out {run}"
+    )
+
+
+def _read_settings(directory: Path) -> dict[str, Any]:
+    verify_directory(directory)
+    values = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+    if not isinstance(values, dict):
+        raise UntoldError(f"{directory}: {CONFIG} holds no settings")
+    return values
+
+
+def _run_of_checkpoint(model: Path) -> str:
+    """Names the run that a checkpoint belongs to, since going on with it may have been meant."""
+    parent = model.absolute().parent
+    return f", or go on with untold train {parent.parent}" if parent.name == CHECKPOINTS else ""
