@@ -17,7 +17,7 @@ from untold.durable import write_file
 from untold.errors import UntoldError, escape_controls
 from untold.introspection.explanation import Explanation
 from untold.registry import Registry
-from untold.terminal import console as make_console
+from untold.terminal.safe_console import console as make_console
 
 __all__ = [
     "PICTURES",
