@@ -24,7 +24,7 @@ from untold.feedback import task
 from untold.introspection.explanation import explain
 from untold.report.pictures import print_explanations, write_explanations
 from untold.stopping import last_line
-from untold.terminal import console as make_console
+from untold.terminal.safe_console import console as make_console
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
