@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from untold.commands.align import align
 from untold.commands.average import average
@@ -15,6 +15,7 @@ from untold.commands.demo import demo
 from untold.commands.evaluate import evaluate
 from untold.commands.explain import explain
 from untold.commands.info import info
+from untold.commands.options import refuse_idle_options
 from untold.commands.sample import sample
 from untold.commands.score import score
 from untold.commands.train import train
@@ -51,6 +52,14 @@ class _Commands(TyperGroup):
             raise _ReaderGoneError from None
 
 
+class _Command(TyperCommand):
+    """Refuses options that would do nothing, whatever the command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        refuse_idle_options(ctx)
+        return super().invoke(ctx)
+
+
 app = typer.Typer(
     cls=_Commands,
     add_completion=False,
@@ -62,7 +71,7 @@ for _command in (
     *(train, translate, score, evaluate, align, compare),
     *(explain, average, info, sample, demo),
 ):
-    app.command()(_command)
+    app.command(cls=_Command)(_command)
 
 
 @app.callback()
