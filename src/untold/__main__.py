@@ -1,5 +1,6 @@
 """Runs the command line as `untold`, `python -m untold` or `torchrun -m untold`."""
 
+from untold.standard_streams import open_closed_descriptors
 from untold.stopping import stop_on_signals
 
 __all__ = ["main"]
@@ -7,6 +8,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line; signals are heeded from the first moment, before its imports."""
+    open_closed_descriptors()
     with stop_on_signals():
         from untold.cli import main as run
 

@@ -1,8 +1,10 @@
 """The command line: registers the commands of commands/ and turns errors into exit codes."""
 
 import contextlib
+import functools
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
@@ -11,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from untold.commands.align import align
 from untold.commands.average import average
 from untold.commands.compare import compare
+from untold.commands.config import config
 from untold.commands.demo import demo
 from untold.commands.evaluate import evaluate
 from untold.commands.explain import explain
@@ -20,7 +23,9 @@ from untold.commands.sample import sample
 from untold.commands.score import score
 from untold.commands.train import train
 from untold.commands.translate import translate
+from untold.errors import escape_controls, one_line
 from untold.failures import MISTAKE, explain_failure
+from untold.standard_streams import decode_argument, safe_streams
 from untold.stopping import stop_on_signals
 from untold.threads import choose_at_startup
 from untold.version import __version__
@@ -60,6 +65,22 @@ class _Command(TyperCommand):
         return super().invoke(ctx)
 
 
+def _with_decoded_texts(command: Callable[..., None]) -> Callable[..., None]:
+    """Lets a command get its texts as UTF-8; paths stay the bytes that they are."""
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(**{name: _decode(value) for name, value in given.items()})
+
+    return run
+
+
+def _decode(given: Any) -> Any:
+    if isinstance(given, list):
+        return [_decode(each) for each in given]
+    return decode_argument(given) if isinstance(given, str) else given
+
+
 app = typer.Typer(
     cls=_Commands,
     add_completion=False,
@@ -69,9 +90,9 @@ app = typer.Typer(
 )
 for _command in (
     *(train, translate, score, evaluate, align, compare),
-    *(explain, average, info, sample, demo),
+    *(explain, average, info, sample, demo, config),
 ):
-    app.command(cls=_Command)(_command)
+    app.command(cls=_Command)(_with_decoded_texts(_command))
 
 
 @app.callback()
@@ -101,6 +122,11 @@ def options(
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
     choose_at_startup()
+    with safe_streams():
+        _run()
+
+
+def _run() -> NoReturn:
     try:
         with stop_on_signals():
             try:
@@ -117,7 +143,7 @@ def main() -> None:
     except Exception as error:
         failure = explain_failure(error)
         _silence_stdout()
-        _end(failure.line, failure.code)
+        _end(failure.line, failure.code, failure.details)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -128,11 +154,12 @@ def _explain_usage(error: Any) -> str:
     return f"{message[:1].lower()}{message[1:]}: see {place} --help"
 
 
-def _end(line: str, code: int) -> NoReturn:
+def _end(line: str, code: int, details: str = "") -> NoReturn:
     """Prints the last line to standard error, if that is open, and ends with the exit code."""
+    below = escape_controls(details, keep="\n")
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None:
-            print(f"untold: {line}", file=sys.stderr, flush=True)
+            print(f"untold: {one_line(line)}\n{below}", end="", file=sys.stderr, flush=True)
     sys.exit(code)
 
 

@@ -42,6 +42,7 @@ class Failure:
 
     line: str
     code: int
+    details: str = ""  # printed below the line: a traceback that no file could hold
 
 
 def explain_failure(error: BaseException, directory: Path | None = None) -> Failure:
@@ -55,8 +56,8 @@ def explain_failure(error: BaseException, directory: Path | None = None) -> Fail
         return Failure(_explain_os_error(error), MISTAKE)
     if isinstance(error, UnicodeError):
         return Failure(
-            f"{error}: the text does not fit the encoding of the terminal or file: set "
-            "PYTHONIOENCODING=utf-8, or convert the text to UTF-8",
+            f"{error}: a text or the name of a file does not fit its encoding: convert it to "
+            "UTF-8, and use a locale with UTF-8 (LC_ALL=C.UTF-8)",
             MISTAKE,
         )
     if isinstance(error, RecursionError):
@@ -104,5 +105,5 @@ def _explain_unexpected(error: BaseException, directory: Path) -> Failure:
     try:
         path.write_text(report, encoding="utf-8", errors="backslashreplace")
     except OSError:
-        return Failure(f"{what}; this is a mistake in untold:\n{report}", INTERNAL)
+        return Failure(f"{what}; this is a mistake in untold; its traceback:", INTERNAL, report)
     return Failure(f"{what}; this is a mistake in untold: the traceback is in {path}", INTERNAL)

@@ -33,6 +33,11 @@ class Registry(Generic[Part]):
         self._found: dict[str, Part] = {}
 
     @property
+    def shipped(self) -> tuple[str, ...]:
+        """Lists the names of the parts that come with untold."""
+        return tuple(self._shipped)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Lists every known name, the shipped ones first."""
         return (*self._shipped, *(name for name in self._entry_points if name not in self._shipped))

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
+from untold.errors import one_line
+
 __all__ = ["Stopped", "last_line", "say_if_stopped", "stop_on_signals", "tolerate_signals"]
 
 _GRACE = 0.5  # seconds that the main thread has to tidy up
@@ -145,7 +147,7 @@ def say_if_stopped(account: str | Callable[[], str]) -> None:
 
 def last_line(number: int, account: str) -> str:
     """Words the last line of a command that a signal has stopped."""
-    return f"untold: interrupted by {signal.Signals(number).name}: {account}"
+    return f"untold: interrupted by {signal.Signals(number).name}: {one_line(account)}"
 
 
 def tolerate_signals(count: int) -> None:

@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import overload
 
@@ -69,7 +70,8 @@ class Translator:
     """Translates with one model or an ensemble; it keeps nothing between calls.
 
     Blank text stays blank without the model. A text of more pieces than the model was trained on
-    (data.max_tokens) is translated in segments of at most that many, cut between words.
+    (data.max_tokens) is translated in segments of at most that many, cut between words; segments of
+    spaces alone are left out.
     """
 
     def __init__(
@@ -209,6 +211,7 @@ class Translator:
         """
         ids = self.codec.encode_pairs(pairs)
         lengths = [max(len(source), len(target)) + 1 for source, target in ids]
+        self._check_lengths(lengths)
         alpha, coverage = self.decode.length_penalty, CoveragePenalty.of(self.decode)
         found: dict[int, Translation] = {}
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
@@ -220,6 +223,17 @@ class Translator:
             if self._advance is not None:
                 self._advance(len(rows))
         return [found[row] for row in range(len(pairs))]
+
+    def _check_lengths(self, lengths: Sequence[int]) -> None:
+        """Refuses pairs that are too long to score: unlike a text to translate, none is cut."""
+        limit = max(self.decode.batch_tokens, self.data.max_tokens + 1)
+        for number, length in enumerate(lengths, start=1):
+            if length > limit:
+                raise UntoldError(
+                    f"pair {number} has a side of {length} pieces, and at most {limit} are scored "
+                    "(decode.batch_tokens): divide it, or raise decode.batch_tokens; time and "
+                    "memory grow with the square of the length"
+                )
 
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]
@@ -266,21 +280,22 @@ class Translator:
         segments, limit = [], self.data.max_tokens
         for number, ids in enumerate(self.codec.encode_sources(texts)):
             if texts[number].strip():
-                parts = [tuple(ids)] if len(ids) <= limit else list(self._split(ids))
+                parts = [tuple(ids)] if len(ids) <= limit else self._split(ids)
                 segments.append(_Segment(number, parts[0], tuple(begins[number])))
                 segments += [_Segment(number, part, ()) for part in parts[1:]]
         return segments
 
-    def _split(self, ids: list[int]) -> Iterator[tuple[int, ...]]:
+    def _split(self, ids: list[int]) -> list[tuple[int, ...]]:
         """Cuts into at most max_tokens ids each, if possible before an id that starts a word."""
-        limit, starts = self.data.max_tokens, self.tokenizers.source.word_starts(ids)
-        first = 0
+        limit, source = self.data.max_tokens, self.tokenizers.source
+        starts, first, parts = source.word_starts(ids), 0, []
         while len(ids) - first > limit:
             cuts = (place for place in range(first + limit, first, -1) if starts[place])
             end = next(cuts, first + limit)
-            yield tuple(ids[first:end])
+            parts.append(tuple(ids[first:end]))
             first = end
-        yield tuple(ids[first:])
+        parts.append(tuple(ids[first:]))
+        return [part for part in parts if source.decode(part).strip()] or parts[:1]
 
     def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
         ids, mask = self.codec.pad_sources([segment.ids for segment in segments])
@@ -325,7 +340,7 @@ def _join(parts: list[Translation]) -> Translation:
         text=" ".join(part.text for part in parts),
         score=sum(part.score for part in parts) / len(parts),
         log_probability=sum(part.log_probability for part in parts),
-        tokens=tuple(token for part in parts for token in part.tokens),
-        source_tokens=tuple(token for part in parts for token in part.source_tokens),
+        tokens=tuple(chain.from_iterable(part.tokens for part in parts)),
+        source_tokens=tuple(chain.from_iterable(part.source_tokens for part in parts)),
         complete=parts[-1].complete,
     )

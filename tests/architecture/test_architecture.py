@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,13 @@ def test_unsafe_loaders_and_line_splitters_do_not_occur(forbidden: str) -> None:
     for path in SOURCES:
         text = path.read_text(encoding="utf-8").replace(".eval()", "").replace("model.eval(", "")
         assert forbidden not in text, f"{path.name} uses {forbidden}"
+
+
+def test_all_consoles_come_from_the_module_that_makes_them_safe() -> None:
+    for path in SOURCES:
+        if path.name != "terminal.py":
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"Console\(|rich\.print|import print", text), path.name
 
 
 def test_help_is_instant_because_torch_stays_out() -> None:

@@ -140,6 +140,15 @@ def test_warm_start_says_what_was_taken_over(folder: Path) -> None:
         (["translate", "absent"], "absent: no such model"),
         (["translate", "RUN", "--set", "decode.bem=2"], "did you mean decode.beam?"),
         (["translate", "RUN", "--set", "train.steps=2"], "only decode settings"),
+        (["translate", "RUN", "--beam", "2", "--set", "decode.beam=3"], "name the same setting"),
+        (
+            ["translate", "RUN", "--set", "decode.max_ratio=inf"],
+            "must be a number above 0 to 1,000",
+        ),
+        (["translate", "RUN", "--set", "decode.beam=" + "[" * 5000], "nested too deeply"),
+        (["train", "CONFIG", "--set", "train.threads=100000"], "a whole number from 1 to 1,024"),
+        (["train", "CONFIG", "--set", "model.d_model=65536"], "needs about"),
+        (["config", "zebra"], "unknown section zebra; known: data, data.train"),
         (["train", "absent.toml"], "no such configuration file"),
         (["train", "CONFIG", "--set", "train.stepz=1"], "did you mean train.steps?"),
         (["sample", "en-xx", "--out", "OUT"], "en-xx"),
@@ -189,6 +198,13 @@ def test_the_tour_of_the_public_face(folder: Path) -> None:
         timeout=300,
     )
     assert run.stdout.strip().endswith("2")
+
+
+def test_a_new_project_starts_from_the_settings(folder: Path) -> None:
+    (folder / "new.toml").write_text(untold("config", "--toml"))
+    error = untold("train", folder / "new.toml", "--out", folder / "new", code=2)
+    assert "data/train.en" in error, "all is right but for the example's files"
+    assert untold("config", "decode.beam").startswith("decode.beam = 4 (a whole number from 1")
 
 
 def test_the_version_is_printed():

@@ -10,6 +10,7 @@ import untold
 from toys import BOS, EOS
 from untold.config import TokenizerConfig, parse_config
 from untold.corpus.tokenizer import train_tokenizers
+from untold.decoding import beam_search
 from untold.errors import UntoldError
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel, save_model
@@ -149,6 +150,43 @@ def test_a_long_line_is_translated_in_stretches_and_nothing_is_lost() -> None:
     whole = translator.translate(text)
     assert list(whole.source_tokens) == trained.tokenizers.source.pieces(ids)
     assert "\n" not in whole.text
+
+
+def count_searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collects how many pieces each searched segment has, without its end."""
+    lengths: list[int] = []
+
+    def counted(model, sentences, *rest):
+        lengths.extend((sentences.source_mask.sum(dim=1) - 1).tolist())
+        return beam_search(model, sentences, *rest)
+
+    monkeypatch.setattr("untold.translator.beam_search", counted)
+    return lengths
+
+
+def test_a_huge_word_is_searched_once_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, lengths = Translator([make(max_tokens=9)]), count_searched(monkeypatch)
+    translation = translator.translate("a" * 2_000)
+    assert sum(lengths) == len(translation.source_tokens)
+    assert set(lengths) <= {9, len(translation.source_tokens) % 9}
+
+
+def test_segments_of_spaces_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, lengths = Translator([make(max_tokens=9)]), count_searched(monkeypatch)
+    far_apart = translator.translate(f"{TEXTS[0]}{' ' * 20_000}{TEXTS[1]}")
+    assert sum(lengths) <= 9 * len(lengths) and len(lengths) < 12
+    assert far_apart.text.strip()
+    lengths.clear()
+    assert translator.translate(" " * 20_000).text == ""
+    assert translator.translate(f"{' ' * 20_000}{TEXTS[0]}", prefix="A").text.startswith("A")
+    assert len(lengths) < 8
+
+
+def test_a_pair_that_is_too_long_to_score_is_refused(translator: Translator) -> None:
+    short = translator.with_decoding(batch_tokens=4)
+    assert short.score([(TEXTS[0], "A " * 20)])[0].log_probability < 0
+    with pytest.raises(UntoldError, match=r"pair 2 has a side of \d+ pieces.* at most 65 .*divide"):
+        short.score([(TEXTS[0], "A"), ("a " * 200, "A")])
 
 
 def test_attention_is_over_the_source_pieces_and_the_end(translator: Translator) -> None:

@@ -24,6 +24,7 @@ from untold.feedback import task
 from untold.introspection.explanation import explain
 from untold.report.pictures import print_explanations, write_explanations
 from untold.stopping import last_line
+from untold.terminal import console as make_console
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
@@ -57,11 +58,11 @@ def run_demo(
     console: Console | None = None,
 ) -> DemoResult:
     """Runs all steps in the directory `out`; `settings` change both configurations."""
-    console = console or Console()
+    console = console or make_console()
     began = time.monotonic()
     corpus, plain, model = out / "corpus", out / "plain", out / "model"
     console.print("[bold]1. A corpus[/]: sentence pairs from the embedded English-German grammar")
-    console.print(str(write_sample("en-de", pairs, _SEED, corpus)), highlight=False)
+    console.print(str(write_sample("en-de", pairs, _SEED, corpus)), markup=False)
     console.print("[bold]2. A Transformer[/], trained on them")
     _train(_config(corpus, settings), RunOptions(plain))
     console.print("[bold]3. Past and future[/] on top of it: what is told, what is untold")
@@ -149,7 +150,7 @@ def _draw(
     print_explanations(explanations[:1], console)
     for name in ("untold.html", "untold.png"):
         write_explanations(out / name, explanations)
-        console.print(f"  {out / name}", highlight=False, soft_wrap=True)
+        console.print(f"  {out / name}", markup=False, soft_wrap=True)
 
 
 def _say_what_next(out: Path, minutes: float, console: Console) -> None:
@@ -162,4 +163,4 @@ def _say_what_next(out: Path, minutes: float, console: Console) -> None:
         f"untold evaluate {model} {held_out} --alignments {corpus}/test.align",
         f"untold info {model}",
     ):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
+        console.print(f"  {line}", markup=False, soft_wrap=True)

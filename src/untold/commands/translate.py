@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["translate"]
 
+_LONG = 10_000  # characters
+
 
 def translate(
     model: Model,
@@ -38,8 +40,9 @@ def translate(
     translator = load_translator([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
     printed = 0
     say_if_stopped(lambda: _account(printed))
+    lines = _announce_long(_lines(file))
     with _progress(translator, file) as translator:
-        found = translator.stream(_lines(file), copying=as_json, assignments=as_json)
+        found = translator.stream(lines, copying=as_json, assignments=as_json)
         for number, translation in enumerate(found):
             if as_json:
                 print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
@@ -98,3 +101,15 @@ def _account(printed: int) -> str:
         f"the translations of {printed:,} lines were printed; to go on, give it the text from "
         f"line {printed + 1:,} on"
     )
+
+
+def _announce_long(lines: Iterator[str]) -> Iterator[str]:
+    """Says which lines will take long, because nothing comes out before a line is done."""
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _LONG:
+            print(
+                f"untold: line {number} has {len(line):,} characters: it is translated in "
+                "segments, and takes as long as a text of this length",
+                file=sys.stderr,
+            )
+        yield line

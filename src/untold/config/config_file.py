@@ -25,12 +25,17 @@ class Config(Section):
     """Configures a whole run. `model` is an instance of the backbone's own configuration class."""
 
     data: DataConfig = DataConfig()
+    """The corpora, and the pairs to leave out."""
     tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text is split into pieces."""
     model: SerializeAsAny[ModelConfig] = Field(
         default_factory=lambda: ModelConfig.model_validate({})
     )
+    """The network."""
     train: TrainConfig = TrainConfig()
+    """How it is trained."""
     decode: DecodeConfig = DecodeConfig()
+    """How translations are searched for."""
 
     @model_validator(mode="before")
     @classmethod

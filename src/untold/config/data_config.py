@@ -13,11 +13,17 @@ class CorpusConfig(Section):
     """Names one source of sentence pairs: two plain files, one table file, or a dataset."""
 
     source: str | None = None
+    """A text file with a source sentence on each line, plain or compressed."""
     target: str | None = None
+    """A text file with the translations, line by line."""
     path: str | None = None
+    """A table instead: a .tsv, .jsonl or .parquet file."""
     dataset: str | None = None
+    """A Hugging Face dataset instead: its name, or a directory."""
     split: str = "train"
+    """The part of the dataset."""
     columns: tuple[str, str] | None = None
+    """The columns of source and target, by name, or by number in a .tsv file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -47,25 +53,40 @@ class DataConfig(Section):
     """Names the corpora and the pairs to leave out. Paths are relative to `root`."""
 
     source_language: str = "src"
+    """The code of the source language, such as en, for `info` and pictures."""
     target_language: str = "tgt"
+    """The code of the target language."""
     root: str = "."
+    """The directory that all paths of this section start from."""
     train: Annotated[tuple[CorpusConfig, ...], BeforeValidator(_as_corpora)] = ()
+    """The corpus to train on, or a list of them; data.train lists the keys of a corpus."""
     valid: CorpusConfig | None = None
+    """The corpus that training is validated on, with the same keys."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
+    """Pairs with more pieces on a side are dropped; longer lines are translated in parts."""
     max_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = None
+    """Pairs whose longer side has more than this many times the pieces of the other are dropped."""
     lowercase: bool = False
+    """Whether both sides are lower-cased, in training and in translation."""
     bleu_tokenize: Literal["13a", "char", "intl", "none", "zh"] = "13a"
+    """How BLEU splits words when it validates and evaluates; none for tokenised text."""
 
 
 class TokenizerConfig(Section):
     """Controls how text is split into pieces. `joint` gives both languages one vocabulary."""
 
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
+    """How text is split: into subwords by bpe or unigram, into characters, or at blanks."""
     size: Annotated[int, Field(ge=16, le=1_000_000)] = 32_000
+    """The most entries of a vocabulary; a small corpus has fewer."""
     joint: bool = True
+    """Whether both languages share one vocabulary, and with it their embeddings."""
     byte_fallback: bool = False
+    """Whether characters outside the vocabulary are spelt in bytes instead of being unknown."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1.0)] = 1.0  # sentencepiece's limits
+    """The share of the corpus's characters that the vocabulary covers."""
     dropout: DropRate = 0.0
+    """The probability that a merge of bpe is left out in training, anew in each epoch."""
 
     @model_validator(mode="after")
     def _dropout_needs_merges(self) -> "TokenizerConfig":

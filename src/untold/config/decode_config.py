@@ -22,20 +22,35 @@ class DecodeConfig(Section):
     """Controls beam search and sampling."""
 
     beam: Beam = 4
+    """Hypotheses that the search keeps at each step; 1 is greedy search."""
     length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
+    """The power of ((5 + length) / 6) by which log-probabilities are divided; 0 is none."""
     coverage_penalty: Weight = 0.0
+    """How much a translation loses for source words that it left out; 0 is nothing."""
     coverage_source: Literal["attention", "past"] = "attention"
+    """What tells which words were left out: attention, or the past of a separator."""
     nbest: Beam = 1
+    """Translations that are returned for each line."""
     min_length: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """The fewest tokens of a translation, without its end."""
     max_length: Annotated[int, Field(ge=1, le=1_000_000)] = 256
+    """The most tokens of a translation, with its end."""
     max_ratio: Factor = 3.0
+    """A translation has at most this many times the tokens of its source, and 10 more."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
+    """No sequence of this many tokens occurs twice in a translation; 0 allows all."""
     sample: bool = False
+    """Whether tokens are drawn at random instead of searched."""
     temperature: Temperature = 1.0
+    """The sharpness of what is drawn from: below 1 likely tokens become likelier."""
     top_k: CountOrZero = 0
+    """Draw from this many of the likeliest tokens; 0 means all."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Draw from the likeliest tokens that together have this probability."""
     seed: Seed = 1
+    """The seed of sampling; a line's sample depends on it and on the number of the line alone."""
     batch_tokens: BatchTokens = 4096
+    """Source tokens that are translated at once."""
 
     @model_validator(mode="after")
     def _nbest_fits(self) -> "DecodeConfig":

@@ -70,7 +70,7 @@ def allowed_values(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     if origin is Literal:
         return "one of " + ", ".join(f'"{value}"' for value in inner)
     if origin is tuple and inner[-1] is Ellipsis:
-        return f"a list, each {allowed_values(inner[0])}"
+        return f"{allowed_values(inner[0])}, or a list of them"
     if origin is tuple:
         return f"a list of {len(inner)}, each {allowed_values(inner[0])}"
     if origin is dict:

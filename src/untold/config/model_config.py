@@ -67,22 +67,34 @@ class SeparatorConfig(Section):
     The preset `paper` is the form of the paper; the default separates best (docs/results.md).
     """
 
-    kind: str = "none"  # "none", or a name in SEPARATORS
+    kind: str = "none"
+    """What separates past from future: none, gdr, clf, attn, or one of another package."""
     preset: Literal["default", "paper"] = "default"
+    """Where the other defaults come from; paper is the form of the paper."""
     past: Capsules = 2
+    """Capsules that hold what was translated."""
     future: Capsules = 2
+    """Capsules that hold what is still to be translated."""
     redundant: Annotated[int, Field(ge=0, le=256)] = 2
-    d_capsule: Width | None = None  # width of one capsule; None: half of Widths.output
+    """Capsules for words that need no translation; attn has none."""
+    d_capsule: Width | None = None
+    """The width of one capsule; unset, it is half the width that the output layer reads."""
     num_iterations: Annotated[int, Field(ge=1, le=100)] = 3
+    """Rounds of routing (gdr)."""
     agreement: Literal["dot", "mlp"] = "dot"
+    """How a vote is compared with a capsule (gdr): by a product, or by the paper's network."""
     coverage: bool = True
+    """Whether routing starts from what the steps before have covered (gdr)."""
     capsule_scale: bool = True
+    """Whether each capsule is multiplied by a learnt factor."""
     fusion: Literal["ffn", "linear"] = "linear"
+    """How capsules join the decoder state: by a linear map, or by the paper's network."""
     backbone_gradient: Share = 0.2
-    lexicon: Annotated[int, Field(ge=0, le=65_536)] = (
-        64  # width of the lexicon that train.lexicon_weight trains; 0: none
-    )
+    """The share of the separator's gradient that reaches the backbone."""
+    lexicon: Annotated[int, Field(ge=0, le=65_536)] = 64
+    """The width of the lexicon that teaches links between words; 0 means no lexicon."""
     bca_direction: Literal["state_to_capsule", "capsule_to_state"] = "state_to_capsule"
+    """Which side of the content agreement is mapped to the other."""
 
     @model_validator(mode="before")
     @classmethod
@@ -103,7 +115,7 @@ class SeparatorConfig(Section):
 
 
 class ModelConfig(Section):
-    """The settings that all models share. Subclasses add those of one backbone.
+    """The settings that all models share; each backbone adds its own in a subclass.
 
     A subclass sets the default of `backbone` to the name that it is registered under, and `presets`
     to values that fill in what is not written out.
@@ -114,13 +126,21 @@ class ModelConfig(Section):
     legacy_keys: ClassVar[Mapping[str, Any]] = {}
 
     backbone: str = "transformer"
+    """The network: transformer, rnmt, pfrnn, or one of another package."""
     preset: str = "base"
-    d_ffn: Width = 2048  # of the backbone, if it has feed-forward layers, and of fusion = "ffn"
+    """The name of a set of sizes; sizes that are written out win."""
+    d_ffn: Width = 2048
+    """The inner width of feed-forward layers, and of separator.fusion = "ffn"."""
     dropout: DropRate = 0.1
-    copying: bool = False  # the output layer may copy source words: names, numbers
-    output_bias: bool = False  # the output layer adds a learned bias to the logits
+    """The probability that a number is zeroed in training."""
+    copying: bool = False
+    """Whether the output layer may copy source words, such as names and numbers."""
+    output_bias: bool = False
+    """Whether the output layer adds a learned bias to the logits."""
     separator: SeparatorConfig = SeparatorConfig()
-    word_prediction: bool = False  # the head that train.word_prediction trains, and asks for
+    """How source words are separated into past, future and redundant."""
+    word_prediction: bool = False
+    """Whether the model has the head that train.word_prediction trains, and asks for."""
 
     @model_validator(mode="wrap")
     @classmethod

@@ -6,17 +6,17 @@ the nearest known key.
 
 import difflib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from untold.config.limits import allowed_values, plain_type
-from untold.config.model_config import BACKBONES, ModelConfig, model_config_class
+from untold.config.schema import inner_section, list_sections
 from untold.config.section import Section
 from untold.errors import UntoldError, shorten
 
-__all__ = ["check_section", "check_section_json", "list_keys"]
+__all__ = ["check_section", "check_section_json"]
 
 AnySection = TypeVar("AnySection", bound=Section)
 Spell = Callable[[Sequence[str]], str]
@@ -48,16 +48,6 @@ def check_section_json(kind: type[AnySection], text: str | bytes, where: str) ->
     except ValidationError as error:
         is_json = error.errors()[0]["type"] != "json_invalid"
         raise _refusal(error, kind, json.loads(text) if is_json else {}, where) from None
-
-
-def list_keys(section: type[BaseModel], values: Any = None, prefix: str = "") -> Iterator[str]:
-    """Lists all keys, dotted, with those of the backbone that the values choose."""
-    for name, field in section.model_fields.items():
-        yield prefix + name
-        inner = values.get(name) if isinstance(values, Mapping) else None
-        kind = _inner_section(field.annotation, inner)
-        if kind is not None:
-            yield from list_keys(kind, inner, f"{prefix}{name}.")
 
 
 def _refusal(
@@ -94,7 +84,9 @@ def _shown(problem: Mapping[str, Any]) -> str:
 
 def _hint(path: Sequence[str | int], kind: type[Section], values: Any) -> str:
     """Names the nearest known key: of the same section, or one that is nearly the same."""
-    keys, last = list(list_keys(kind, values)), str(path[-1])
+    sections = list_sections(kind, values).items()
+    keys = [f"{name}.{key}".lstrip(".") for name, each in sections for key in each.model_fields]
+    last = str(path[-1])
     parent = ".".join(part for part in path[:-1] if isinstance(part, str))
     own = [key for key in keys if key.rpartition(".")[0] == parent]
     for known, cutoff in ((own, 0.7), (keys, 0.85)):
@@ -111,25 +103,11 @@ def _allowed_at(kind: type[Section], path: Sequence[str | int], values: Any) -> 
     annotation, metadata = kind, []
     for part in path:
         values = values.get(part) if isinstance(values, Mapping) else None
-        section = _inner_section(annotation, None)
+        section = inner_section(annotation)
         if section is not None and part in section.model_fields:
             field = section.model_fields[str(part)]
             annotation, metadata = plain_type(field.annotation, field.metadata)
-            annotation = _inner_section(annotation, values) or annotation
+            annotation = inner_section(annotation, values) or annotation
         elif inner := get_args(annotation):  # of a list or a table
             annotation, metadata = plain_type(inner[1 if get_origin(annotation) is dict else 0])
     return allowed_values(annotation, metadata)
-
-
-def _inner_section(annotation: Any, values: Any) -> type[BaseModel] | None:
-    """Finds the section in an annotation or a list; values choose the backbone of a model."""
-    kind, _ = plain_type(annotation)
-    if get_origin(kind) is tuple:
-        kind, _ = plain_type(get_args(kind)[0])
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return None
-    if kind is not ModelConfig:
-        return kind
-    name = ModelConfig.model_fields["backbone"].default
-    name = values.get("backbone", name) if isinstance(values, Mapping) else name
-    return model_config_class(name) if isinstance(name, str) and name in BACKBONES else ModelConfig

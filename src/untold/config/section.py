@@ -50,7 +50,13 @@ Temperature = Annotated[float, Field(ge=0.001, le=1000.0)]
 class Section(BaseModel):
     """A frozen and strict section: it refuses values of the wrong type and unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,  # the docstring below a setting says what it means
+    )
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:

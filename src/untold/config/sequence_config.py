@@ -21,20 +21,35 @@ class SequenceConfig(Section):
     """
 
     kind: Literal["none", "reinforce", "mrt", "actor_critic"] = "none"
+    """The estimator of the gradient; none trains on the reference alone."""
     mix: Share = 0.5
+    """The share of this loss; the losses on the reference have the rest."""
     sampler: Literal["sample", "nbest"] = "sample"
+    """Whether translations are drawn at random, or are the best of a beam (mrt)."""
     samples: Beam = 5
+    """Translations of each sentence."""
     temperature: Temperature = 1.0
+    """The temperature that samples are drawn at."""
     max_ratio: Factor = 2.0
+    """A sample has at most this many times the tokens of its source, and 10 more."""
     reference: bool = False
-    reward: str = "bleu"  # a metric with sentence scores, or package.module:function
-    aligner: str | None = None  # the path of the aligner that cdr counts by
+    """Whether the reference is one of the translations (mrt)."""
+    reward: str = "bleu"
+    """What grades translations: a metric with sentence scores, or package.module:function."""
+    aligner: str | None = None
+    """The path of the aligner that the reward cdr counts by."""
     baseline: Literal["mean", "self_critical", "none"] = "mean"
+    """What is subtracted from the reward of a sample (reinforce)."""
     alpha: Factor = 0.005
+    """How sharp the distribution over the translations is (mrt)."""
     discriminator: bool = False
+    """Whether a discriminator learns the reward, and the model learns from its estimates."""
     discriminator_warmup: CountOrZero = 0
+    """Updates in which the discriminator alone learns from samples."""
     d_judge: Annotated[int, Field(ge=1, le=8192)] = 64
+    """The width of critic and discriminator."""
     judge_rate: Factor = 1.0
+    """The learning rate of critic and discriminator, as a factor of train.learning_rate."""
 
     @property
     def is_on(self) -> bool:

@@ -26,52 +26,99 @@ class TrainConfig(Section):
     """Controls a run. One update sees `accumulate` batches, summed over all processes."""
 
     seed: Seed = 1
+    """The seed of weights, order and dropout."""
     steps: Count = 100_000
+    """Updates after which the run ends."""
     epochs: Count | None = None
+    """Passes over the corpus after which the run ends, if steps do not end it before."""
     batch_tokens: BatchTokens = 4096
+    """The most tokens of a batch on either side, padding counted."""
     accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Batches of one update, over all processes."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 7e-4
+    """The highest learning rate, which the warm-up leads to."""
     schedule: Literal["inverse_sqrt", "linear", "plateau", "constant"] = "inverse_sqrt"
+    """How the learning rate falls after the warm-up; linear reaches 0 after the last of steps."""
     warmup: CountOrZero = 4000
+    """Updates in which the learning rate rises to its highest."""
     plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    """The factor of the rate after validations without a new best (schedule plateau)."""
     plateau_patience: Count = 2
+    """Validations without a new best that lower the rate (schedule plateau)."""
     min_learning_rate: Annotated[float, Field(ge=0.0, le=100.0)] = 1e-9
+    """The rate never falls below this after the warm-up."""
     betas: Annotated[tuple[Fraction, Fraction], BeforeValidator(as_tuple)] = (0.9, 0.98)
+    """How much Adam remembers of gradients and of their squares."""
     epsilon: Annotated[float, Field(ge=1e-30, le=1.0)] = 1e-9
+    """What Adam adds to its denominator."""
     weight_decay: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    """How fast weights decay (AdamW); 0 is plain Adam."""
     clip: Weight = 1.0
+    """The norm that gradients are clipped to; 0 does not clip."""
     label_smoothing: Fraction = 0.1
+    """The share of the loss that wants all words to be equally likely."""
     bow_weight: Weight = 0.5
+    """The weight of the bags of words of past and future; 0 leaves them out."""
     bow_window: Literal["causal", "paper", "strict"] = "causal"
+    """Which words are in a bag; docs/past-future.md has the table."""
     bow_reduction: Literal["sum", "mean"] = "sum"
+    """Whether the loss of a bag is the sum over its words, as in the paper, or their mean."""
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
+    """The share of steps, drawn at random, whose bags are computed."""
     bca_weight: Weight = 0.0
+    """The weight of the content agreement of capsules and decoder states."""
     ends_weight: Weight = 0.5
+    """The weight of the loss that wants no past at the first word and no future at the end."""
     lexicon_weight: Weight = 0.5
+    """The weight of the losses of lexicon and links, if the separator has a lexicon."""
     word_prediction: Weight = 0.0
+    """The weight of predicting the words to come from the decoder state, without capsules."""
     word_prediction_steps: Literal["all", "first"] = "all"
-    past_layer_weight: Weight = 1.0  # of the layers of model.backbone = "pfrnn"
+    """Whether every state predicts the words to come, or the first alone."""
+    past_layer_weight: Weight = 1.0
+    """The weight of the loss of the past layer (pfrnn)."""
     future_layer_weight: Weight = 1.0
+    """The weight of the loss of the future layer (pfrnn)."""
     counterfactual: Share = 0.25
-    losses: dict[str, Weight] = Field(default_factory=dict)  # of other packages: docs/losses.md
+    """The share of sentences that are also read with a span deleted."""
+    losses: dict[str, Weight] = Field(default_factory=dict)
+    """The weights of losses of other packages, by name: docs/losses.md."""
     auxiliary_start: CountOrZero = 0
+    """The update after which the auxiliary losses begin."""
     auxiliary_warmup: CountOrZero = 0
+    """Updates in which the auxiliary losses grow to their weights."""
     separator_rate: Factor = 4.0
+    """The learning rate of the separator, as a factor of learning_rate."""
     freeze_backbone: bool = False
+    """Whether the separator alone learns, and translations stay as they are."""
     log_every: Count = 50
+    """Updates between two lines of the log."""
     validate_every: Count = 1000
+    """Updates between two validations."""
     validate_bleu: bool = True
+    """Whether a validation also translates and measures BLEU."""
     validate_beam: Beam = 1
+    """The beam of these translations."""
     best_by: Literal["loss", "bleu"] = "bleu"
+    """What chooses the best model: the validation loss, or BLEU."""
     patience: Count | None = None
+    """Validations without a new best after which the run ends; unset, it goes on."""
     save_every: Count = 1000
+    """Updates between two checkpoints."""
     keep: Count = 5
+    """Checkpoints that are kept."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Threads that torch computes with; unset, untold chooses and changes them."""
     precision: Literal["fp32", "bf16"] = "fp32"
+    """The precision of training; bf16 needs a GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train; auto takes a GPU if there is one."""
     timeout_minutes: Annotated[float, Field(ge=0.01, le=525_600.0)] = 30.0
+    """How long several processes wait for one that is silent."""
     max_skipped: Count = 5
+    """Updates in a row without a finite gradient after which the run gives up."""
     sequence: SequenceConfig = SequenceConfig()
+    """Training on whole translations and their rewards."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainConfig":

@@ -9,6 +9,8 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 
+from untold.corpus.vocabulary_training import LONGEST_WORD
+
 __all__ = ["drop_merges"]
 
 _WORD = re.compile("▁[^▁]*")
@@ -19,11 +21,14 @@ def drop_merges(
 ) -> Iterator[str]:
     """Yields the pieces of a text, with ▁ for a space; dropout 0 gives sentencepiece's own pieces.
 
-    `scores` maps each piece that a merge may make to its score; the highest score merges first.
+    `scores` maps each piece that a merge may make to its score; the highest score merges first. No
+    merge crosses a multiple of LONGEST_WORD characters in a word: the time for a word grows with
+    the square of its length, and so the time for a text grows with its length alone.
     """
     if text:
         for word in _WORD.findall("▁" + text.replace(" ", "▁")):
-            yield from _merge(list(word), scores, dropout, rng)
+            for start in range(0, len(word), LONGEST_WORD):
+                yield from _merge(list(word[start : start + LONGEST_WORD]), scores, dropout, rng)
 
 
 def _merge(

@@ -48,11 +48,6 @@ class CorpusText:
         """Returns a hash of each corpus as it is on disk now."""
         return [fingerprint_corpus(corpus, self.root) for corpus in self.corpora]
 
-    def side(self, number: int) -> Iterator[str]:
-        """Yields the texts of the source (0) or of the target (1)."""
-        for pair in self.pairs():
-            yield (pair.source, pair.target)[number]
-
     def __enter__(self) -> "CorpusText":
         return self
 

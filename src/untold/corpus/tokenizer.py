@@ -3,12 +3,11 @@
 `Tokenizer` is what the rest of untold relies on; `SentencePieceTokenizer` satisfies it, and any
 other tokenizer that does can take its place. A sentencepiece model takes text as it is, so that
 decode(encode(text)) == text for all text whose characters the vocabulary knows. sentencepiece keeps
-three characters for itself: U+2581 comes back as a space; tab and NUL are never in a vocabulary, so
-they are unknown unless it has bytes to fall back to.
+four characters for itself: U+2581 comes back as a space; tab, NUL and U+2585 are never in a
+vocabulary, so they are unknown unless it has bytes to fall back to.
 """
 
 import hashlib
-import io
 import itertools
 import random
 from collections.abc import Iterable, Sequence
@@ -22,12 +21,14 @@ import sentencepiece
 from untold.config import TokenizerConfig
 from untold.corpus.bpe_dropout import drop_merges
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
+from untold.corpus.vocabulary_training import learn_vocabulary
 from untold.errors import UntoldError
 
 __all__ = ["SentencePieceTokenizer", "Tokenizer", "Tokenizers", "train_tokenizers"]
 
 # Beyond this many sentences a vocabulary no longer changes, only training time and memory do.
 _SENTENCES_ENOUGH = 2_000_000
+_BYTES, _CONTROLS = 256, 4  # entries that a vocabulary has besides those that it learns
 _SUFFIX = ".model"
 
 
@@ -83,10 +84,14 @@ class SentencePieceTokenizer:
 
     def __init__(self, model: bytes) -> None:
         self.model = model
+        if not model:
+            raise UntoldError("not a sentencepiece model: it is empty: get it again")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise UntoldError(f"not a sentencepiece model: {error}") from None
+            self._processor.id_to_piece(list(range(len(self))))  # every piece must be UTF-8,
+            self._processor.decode([self.special_ids.unk])  # and what stands for an unknown one
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise UntoldError(f"not a sentencepiece model: {error}: get it again") from None
         p, ids = self._processor, self.special_ids
         if SpecialIds(p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id()) != ids:
             raise UntoldError(
@@ -97,7 +102,11 @@ class SentencePieceTokenizer:
     @classmethod
     def load(cls, directory: Path, name: str) -> "SentencePieceTokenizer":
         """Reads what `save` wrote under the same name."""
-        return cls((directory / f"{name}{_SUFFIX}").read_bytes())
+        path = directory / f"{name}{_SUFFIX}"
+        try:
+            return cls(path.read_bytes())
+        except UntoldError as error:
+            raise UntoldError(f"{path}: {error}") from None
 
     def save(self, directory: Path, name: str) -> None:
         """Writes the model as NAME.model."""
@@ -235,49 +244,55 @@ def train_tokenizers(
 
 
 def _both(sources: Iterable[str], targets: Iterable[str]) -> Iterable[str]:
-    yield from sources
-    yield from targets
+    """Yields the beginnings of both; of a huge corpus, the sources alone would be enough."""
+    for texts in (sources, targets):
+        yield from itertools.islice(texts, _SENTENCES_ENOUGH // 2)
 
 
 def _train(config: TokenizerConfig, texts: Iterable[str]) -> SentencePieceTokenizer:
-    model, texts = io.BytesIO(), iter(texts)
+    if config.byte_fallback and config.size <= _BYTES + _CONTROLS:
+        raise UntoldError(
+            f"tokenizer.size = {config.size}: with tokenizer.byte_fallback, {_BYTES} bytes and "
+            f"{_CONTROLS} control tokens take their places first: raise tokenizer.size above "
+            f"{_BYTES + _CONTROLS}"
+        )
+    texts = (_valid(text, number) for number, text in enumerate(texts, start=1))
     first = next((text for text in texts if text.strip()), None)
     if first is None:
         raise UntoldError("no text to learn a vocabulary from: the training data are all blank")
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=itertools.chain([first], texts),
-            model_writer=model,
-            model_type=config.kind,
-            vocab_size=config.size,
-            hard_vocab_limit=False,
-            character_coverage=config.character_coverage,
-            byte_fallback=config.byte_fallback,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            input_sentence_size=_SENTENCES_ENOUGH,
-            shuffle_input_sentence=False,
-            max_sentence_length=1 << 20,
-            pad_id=SENTENCEPIECE_IDS.pad,
-            unk_id=SENTENCEPIECE_IDS.unk,
-            bos_id=SENTENCEPIECE_IDS.bos,
-            eos_id=SENTENCEPIECE_IDS.eos,
-            unk_surface="⁇",
-            num_threads=1,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise UntoldError(f"tokenizer.size = {config.size}: sentencepiece says: {error}") from None
-    return SentencePieceTokenizer(model.getvalue())
+    options = {
+        "model_type": config.kind,
+        "vocab_size": config.size,
+        "hard_vocab_limit": False,
+        "character_coverage": config.character_coverage,
+        "byte_fallback": config.byte_fallback,
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+        "input_sentence_size": _SENTENCES_ENOUGH,
+        "shuffle_input_sentence": False,
+        "max_sentence_length": 1 << 20,
+        "pad_id": SENTENCEPIECE_IDS.pad,
+        "unk_id": SENTENCEPIECE_IDS.unk,
+        "bos_id": SENTENCEPIECE_IDS.bos,
+        "eos_id": SENTENCEPIECE_IDS.eos,
+        "unk_surface": "⁇",
+        "num_threads": 1,
+        "minloglevel": 2,
+    }
+    return SentencePieceTokenizer(learn_vocabulary(itertools.chain([first], texts), options))
 
 
 def _encodable(texts: Sequence[str]) -> list[str]:
-    for number, text in enumerate(texts, start=1):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UntoldError(
-                f"text {number} holds a lone surrogate (U+{ord(text[error.start]):04X}) at "
-                f"character {error.start + 1}: it is not valid Unicode, remove it"
-            ) from None
-    return list(texts)
+    return [_valid(text, number) for number, text in enumerate(texts, start=1)]
+
+
+def _valid(text: str, number: int) -> str:
+    """Returns the text; no encoder takes one that is not valid Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UntoldError(
+            f"text {number} holds a lone surrogate (U+{ord(text[error.start]):04X}) at character "
+            f"{error.start + 1}: it is not valid Unicode, remove it"
+        ) from None
+    return text

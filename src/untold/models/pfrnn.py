@@ -44,6 +44,7 @@ class PfrnnConfig(RnmtConfig):
 
     backbone: str = "pfrnn"
     future_layer: Literal["gru", "gru-o", "gru-i"] = "gru-i"
+    """The form of the future layer, from which contexts are subtracted."""
 
     def describe(self) -> dict[str, str]:
         """Describes layers, widths and the future layer."""

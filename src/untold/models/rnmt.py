@@ -48,11 +48,16 @@ class RnmtConfig(ModelConfig):
     }
 
     backbone: str = "rnmt"
-    d_embedding: Width | None = 512  # width of the words and of o; None: d_model
-    d_model: Width = 1024  # width of the decoder, and of each direction of the encoder
+    d_embedding: Width | None = 512
+    """The width of the words and of what the output layer reads; in JSON null means d_model."""
+    d_model: Width = 1024
+    """The width of the decoder, and of each direction of the encoder."""
     encoder_layers: Layers = 1
+    """Stacked bidirectional GRUs of the encoder."""
     tie_embeddings: bool = True
+    """Whether the output layer uses the target embedding."""
     attention_coverage: Literal["none", "linguistic", "neural"] = "none"
+    """How attention learns what it attended to before, if at all."""
 
     @property
     def d_word(self) -> int:

@@ -55,12 +55,19 @@ class TransformerConfig(ModelConfig):
 
     backbone: str = "transformer"
     d_model: Width = 512
+    """The width of embeddings and states; even, and a multiple of heads."""
     heads: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Heads of each attention."""
     encoder_layers: Layers = 6
+    """Layers of the encoder."""
     decoder_layers: Layers = 6
+    """Layers of the decoder."""
     attention_dropout: DropRate = 0.0
+    """Dropout of attention weights."""
     activation_dropout: DropRate = 0.0
+    """Dropout inside the feed-forward layers."""
     tie_embeddings: bool = True
+    """Whether the output layer uses the target embedding."""
 
     @classmethod
     def drop_legacy_keys(cls, values: Mapping[str, Any]) -> dict[str, Any]:

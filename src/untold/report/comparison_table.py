@@ -10,6 +10,7 @@ from rich.table import Table
 from untold.evaluation.significance import PValues
 from untold.evaluation.speed_race import Speed
 from untold.evaluation.system_comparison import Comparison, Row, RunScores
+from untold.terminal import console as make_console
 
 __all__ = ["comparison_markdown", "comparison_record", "print_comparison"]
 
@@ -39,7 +40,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
     """Prints a table; if the output is no terminal, the table is as wide as it needs."""
-    console = console or Console(highlight=False)
+    console = console or make_console()
     if not console.is_terminal:
         console.width = 10_000
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

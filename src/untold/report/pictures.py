@@ -16,6 +16,7 @@ from untold.durable import write_file
 from untold.errors import UntoldError
 from untold.introspection.explanation import Explanation
 from untold.registry import Registry
+from untold.terminal import console as make_console
 
 __all__ = [
     "PICTURES",
@@ -75,7 +76,7 @@ def write_explanations(path: Path, explanations: Sequence[Explanation]) -> None:
 
 def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
     """Prints all explanations to the terminal."""
-    console = console or Console(highlight=False)
+    console = console or make_console()
     for part in TABLES[_kind_of(explanations)](explanations):
         console.print(part)
 

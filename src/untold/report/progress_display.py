@@ -16,6 +16,7 @@ from rich.table import Column
 from rich.text import Text
 
 from untold.feedback import Display, show_on
+from untold.terminal import console
 
 __all__ = ["ProgressBars", "ProgressLines", "ProgressMode", "error_console", "show"]
 
@@ -26,7 +27,7 @@ _LINE_SECONDS = 10.0  # between two lines of a log
 @cache
 def error_console() -> Console:
     """Makes the console of standard error, the same for lines and bars, which must not mix."""
-    return Console(stderr=True)
+    return console(stderr=True)
 
 
 def show(mode: ProgressMode) -> AbstractContextManager[None]:

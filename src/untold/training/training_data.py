@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
 from untold.corpus.store import Store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.corpus.vocabulary_training import LONGEST_WORD, has_long_word
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
 from untold.feedback import task
@@ -64,7 +65,7 @@ def prepare_data(
     root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
     with CorpusText(config.data.train, root, run) as text:
         if tokenizers is None:
-            tokenizers = prepare_tokenizers(config, text, run)
+            tokenizers = prepare_tokenizers(config, text, run, say)
         codec = TextCodec(tokenizers, config.data.lowercase)
         train = prepare(run / "corpus" / "train", text, codec, limits)
     say(f"training data: {train.report}")
@@ -77,7 +78,9 @@ def prepare_data(
     return TrainingData(tokenizers, train, valid, pairs)
 
 
-def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizers:
+def prepare_tokenizers(
+    config: Config, text: CorpusText, run: Path, say: Callable[[str], None] = lambda _line: None
+) -> Tokenizers:
     """Loads the tokenizers of the run if they fit its data, and else trains them."""
     if not text.corpora:
         raise UntoldError("data.train is empty: name the files to train on")
@@ -90,17 +93,44 @@ def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizer
     directory = run / "tokenizer"
     if _has(directory, fingerprint):
         return Tokenizers.load(directory)
-    sides = (
-        (line.lower() if config.data.lowercase else line for line in text.side(number))
-        for number in (0, 1)
-    )
+    long_words = _LongWords()
+    sides = (_lines(text, number, config.data.lowercase, long_words) for number in (0, 1))
     text.count()  # reads the corpus, which shows its own progress
     with task("learning the vocabulary"):
         tokenizers = train_tokenizers(config.tokenizer, *sides)
+    if long_words.lines:
+        say(str(long_words))
     with new_directory(directory, replace=True) as unfinished:
         tokenizers.save(unfinished)
         (unfinished / "fingerprint").write_text(fingerprint)
     return tokenizers
+
+
+@dataclass
+class _LongWords:
+    """Counts the lines with words that are cut before a vocabulary is learnt from them."""
+
+    lines: int = 0
+    first: str = ""
+
+    def note(self, place: str) -> None:
+        """Counts the line at this place."""
+        self.first = self.first or place
+        self.lines += 1
+
+    def __str__(self) -> str:
+        return (
+            f"the vocabulary was learnt from words of at most {LONGEST_WORD:,} characters: longer "
+            f"ones were cut (lines: {self.lines:,}, first: {self.first})"
+        )
+
+
+def _lines(text: CorpusText, side: int, lowercase: bool, long_words: _LongWords) -> Iterator[str]:
+    for pair in text.pairs():
+        line = (pair.source, pair.target)[side]
+        if has_long_word(line):
+            long_words.note(f"{pair.file}:{pair.line}")
+        yield line.lower() if lowercase else line
 
 
 def _has(directory: Path, fingerprint: str) -> bool:

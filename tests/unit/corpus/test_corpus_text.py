@@ -28,8 +28,6 @@ def test_every_pass_gives_what_the_readers_give(tmp_path, corpora):
     with CorpusText(corpora, tmp_path, tmp_path / "run") as text:
         assert list(text.pairs()) == expected
         assert list(text.pairs()) == expected
-        assert list(text.side(0)) == [pair.source for pair in expected]
-        assert list(text.side(1)) == [pair.target for pair in expected]
 
 
 def test_the_files_are_read_once_and_nothing_stays(tmp_path, corpora, monkeypatch):

@@ -85,6 +85,26 @@ def test_what_is_kept_and_dropped_is_said(root, tmp_path):
     )[:3]
 
 
+def test_words_that_are_cut_for_the_vocabulary_are_said(root, tmp_path):
+    with open(root / "train.src", "a") as source, open(root / "train.tgt", "a") as target:
+        print("a", file=source)
+        print("b" * 1_001, file=target)
+    said = []
+    prepare_data(toy_config(root), None, tmp_path / "run", said.append)
+    assert said[0] == (
+        "the vocabulary was learnt from words of at most 1,000 characters: longer ones were cut "
+        f"(lines: 1, first: {root / 'train.src'}:61)"
+    )
+
+
+def test_bad_utf8_is_not_blamed_on_the_vocabulary(root, tmp_path):
+    with open(root / "train.tgt", "ab") as target, open(root / "train.src", "a") as source:
+        target.write(b"\xff\n")
+        print("a", file=source)
+    with pytest.raises(UntoldError, match=r"train\.tgt:61:1: byte 0xff is not UTF-8"):
+        prepare_data(toy_config(root), None, tmp_path / "run", lambda line: None)
+
+
 def test_fingerprints_follow_the_data(root, tmp_path):
     config = toy_config(root)
     tokenizers = prepare_tokenizers(config, tmp_path / "run")

@@ -1,0 +1,105 @@
+"""Lists the sections and settings that a configuration can have, with what each may be."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import getdoc
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from untold.config.limits import allowed_values, plain_type
+from untold.config.model_config import BACKBONES, ModelConfig, model_config_class
+
+__all__ = [
+    "SectionSummary",
+    "Setting",
+    "describe_sections",
+    "inner_section",
+    "list_sections",
+    "summarise_section",
+]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Describes one setting."""
+
+    name: str
+    allowed: str  # such as `a whole number from 1 to 1,000`
+    default: str | None  # as in TOML; None: it has none
+    meaning: str
+
+
+@dataclass(frozen=True)
+class SectionSummary:
+    """Describes a section and its settings."""
+
+    name: str  # dotted, such as model.separator
+    meaning: str
+    settings: tuple[Setting, ...]
+
+
+def list_sections(section: type[BaseModel], values: Any = None) -> dict[str, type[BaseModel]]:
+    """Maps dotted names to a section and all inside it, outer ones first; its own name is empty.
+
+    The values choose the backbone, which is the default one without them.
+    """
+    found = {"": section}
+    for name, field in section.model_fields.items():
+        own = values.get(name) if isinstance(values, Mapping) else None
+        if inner := inner_section(field.annotation, own):
+            below = list_sections(inner, own)
+            found |= {f"{name}.{each}".rstrip("."): kind for each, kind in below.items()}
+    return found
+
+
+def describe_sections(section: type[BaseModel], values: Any = None) -> list[SectionSummary]:
+    """Describes the sections inside a section, and all their settings, in reading order."""
+    sections = list_sections(section, values).items()
+    return [summarise_section(name, kind) for name, kind in sections if name]
+
+
+def summarise_section(name: str, section: type[BaseModel]) -> SectionSummary:
+    """Describes one section, without those inside it."""
+    settings = tuple(
+        Setting(
+            each,
+            allowed_values(field.annotation, field.metadata),
+            _default(field),
+            _meaning(section, each),
+        )
+        for each, field in section.model_fields.items()
+        if not isinstance(field.get_default(call_default_factory=True), BaseModel)
+    )
+    meaning = (getdoc(section) or "").split("\n")[0]
+    if presets := getattr(section, "presets", None):
+        meaning += f" The presets are {', '.join(presets)}."
+    return SectionSummary(name, meaning, settings)
+
+
+def inner_section(annotation: Any, values: Any = None) -> type[BaseModel] | None:
+    """Finds the section in an annotation, or in a list; values choose the backbone of a model."""
+    kind, _ = plain_type(annotation)
+    if get_origin(kind) is tuple:
+        kind, _ = plain_type(get_args(kind)[0])
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return None
+    if kind is not ModelConfig:
+        return kind
+    name = ModelConfig.model_fields["backbone"].default
+    name = values.get("backbone", name) if isinstance(values, Mapping) else name
+    return model_config_class(name) if isinstance(name, str) and name in BACKBONES else ModelConfig
+
+
+def _default(field: FieldInfo) -> str | None:
+    value = field.get_default(call_default_factory=True)
+    return None if value is None else json.dumps(value)
+
+
+def _meaning(section: type[BaseModel], name: str) -> str:
+    """Reads the docstring of a setting; a class that changes a default inherits it."""
+    fields = (vars(kind).get("__pydantic_fields__", {}).get(name) for kind in section.__mro__)
+    texts = (field.description for field in fields if field is not None)
+    return " ".join(next((text for text in texts if text), "").split())
