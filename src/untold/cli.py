@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from untold.commands.align import align
 from untold.commands.average import average
@@ -18,6 +18,7 @@ from untold.commands.demo import demo
 from untold.commands.evaluate import evaluate
 from untold.commands.explain import explain
 from untold.commands.info import info
+from untold.commands.options import refuse_idle_options
 from untold.commands.sample import sample
 from untold.commands.score import score
 from untold.commands.train import train
@@ -56,6 +57,14 @@ class _Commands(TyperGroup):
             raise _ReaderGoneError from None
 
 
+class _Command(TyperCommand):
+    """Refuses options that would do nothing, whatever the command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        refuse_idle_options(ctx)
+        return super().invoke(ctx)
+
+
 def _with_decoded_texts(command: Callable[..., None]) -> Callable[..., None]:
     """Lets a command get its texts as UTF-8; paths stay the bytes that they are."""
 
@@ -83,7 +92,7 @@ for _command in (
     *(train, translate, score, evaluate, align, compare),
     *(explain, average, info, sample, demo, config),
 ):
-    app.command()(_with_decoded_texts(_command))
+    app.command(cls=_Command)(_with_decoded_texts(_command))
 
 
 @app.callback()

@@ -60,8 +60,6 @@ def align(
     config = _aligner_config(kind=kind, source_words=source_words, target_words=target_words)
     _check_outputs(out, save, gold, write_words)
     say_outputs_if_stopped(save, out)
-    if aligner and (corpora or save):
-        raise UntoldError("--aligner is trained already: leave out --train-source and --save")
     gold_links = read_alignments(gold) if gold else None
     texts = read_parallel(source, target)
     started = _seconds()

@@ -10,6 +10,7 @@ from untold.commands.options import (
     AsJson,
     Settings,
     number_option,
+    refuse_options_of_other_metrics,
     say_outputs_if_stopped,
 )
 from untold.errors import UntoldError
@@ -53,6 +54,7 @@ def compare(
     say_outputs_if_stopped()
     compared = ComparedRuns(read_families(runs), read_tests(test), tuple(settings or ()))
     _check_metric(metric)
+    refuse_options_of_other_metrics([metric], tokenize=tokenize, lowercase=lowercase)
     options = MetricOptions(tokenize or compared.load_baseline().data.bleu_tokenize, lowercase)
     scorer = make_metric(metric, options).sacrebleu_metric()
     trials = Trials(samples, seed)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untold.commands.options import load_translator
+from untold.commands.options import load_translator, print_notice
 from untold.corpus.batching import PairsInMemory, plan_epoch
-from untold.corpus.lines import read_parallel
+from untold.corpus.lines import read_test_set
 from untold.errors import UntoldError
 from untold.evaluation.rouge import split_for_rouge
 from untold.evaluation.speed_race import Speed, measure_speeds
@@ -114,7 +114,9 @@ def read_tests(given: Sequence[str]) -> list[ParallelText]:
             raise UntoldError(f"--test {text}: write it as NAME=SOURCE,REFERENCE")
         if name in found:
             raise UntoldError(f"--test {text}: two test sets are called {name}: rename one")
-        found[name] = ParallelText(name, *read_parallel(Path(paths[0]), Path(paths[1])))
+        found[name] = ParallelText(
+            name, *read_test_set(Path(paths[0]), Path(paths[1]), print_notice)
+        )
     return list(found.values())
 
 

@@ -13,6 +13,8 @@ from untold.commands.options import (
     Settings,
     check_output,
     load_translator,
+    print_notice,
+    refuse_options_of_other_metrics,
     say_outputs_if_stopped,
 )
 from untold.errors import UntoldError
@@ -59,19 +61,22 @@ def evaluate(
     With alignments or overlap nothing is translated: the references are read word by word, and what
     the model takes for said and for untold is compared with the truth.
     """
-    from untold.corpus.lines import read_parallel
+    from untold.corpus.lines import read_test_set
     from untold.evaluation.metrics import MetricOptions, score_corpus
 
     check_output(out)
     say_outputs_if_stopped(out)
-    translator = load_translator(model, settings)
-    texts = read_parallel(source, reference)
+    used = None if alignments is None else ("batch_tokens",)
+    translator = load_translator(model, settings, used)
+    texts = read_test_set(source, reference, print_notice)
     if alignments is not None or overlap:
         report = _measure_separation(translator, texts, alignments)
         print(json.dumps(asdict(report)) if as_json else "\n".join(report.lines()))
         return
     options = MetricOptions(tokenize or translator.data.bleu_tokenize, lowercase, aligner)
-    made = _make_metrics([name.strip() for name in metrics.split(",")], options)
+    names = [name.strip() for name in metrics.split(",")]
+    made = _make_metrics(names, options)
+    refuse_options_of_other_metrics(names, tokenize=tokenize, lowercase=lowercase)
     _print_scores(score_corpus(made, *texts, _translate(translator, texts[0], out)), as_json)
 
 

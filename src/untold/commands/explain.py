@@ -41,7 +41,7 @@ def explain(
     if out is not None:
         check_format(out)  # before the model is loaded
         check_output(out)
-    translator = load_translator(model, settings)
+    translator = load_translator(model, settings, ("batch_tokens",) if target else None)
     if out is not None:
         check_format(out, explanation_kind(translator))  # before anything is translated
     with task("explaining", len(source)) as begun:

@@ -1,8 +1,10 @@
 """Options that several commands share, and loading a translator with them."""
 
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -17,14 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST_SEED",
+    "NO_EFFECT",
     "AsJson",
     "Model",
+    "NoEffect",
     "Settings",
     "check_output",
     "decode_changes",
     "identify_file",
     "load_translator",
     "number_option",
+    "print_notice",
+    "refuse_idle_options",
+    "refuse_options_of_other_metrics",
     "say_outputs_if_stopped",
 ]
 
@@ -37,6 +44,57 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as decode.beam=8."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True)
+class NoEffect:
+    """Parameters of a command that do nothing beside another one of it."""
+
+    command: str
+    beside: str
+    idle: tuple[str, ...]
+    reason: str
+
+
+_SCORING = ("metrics", "tokenize", "lowercase", "aligner", "out")
+NO_EFFECT = (
+    NoEffect("evaluate", "alignments", ("overlap", *_SCORING), "which translates nothing"),
+    NoEffect("evaluate", "overlap", (*_SCORING, "settings"), "which translates nothing"),
+    NoEffect(
+        "align",
+        "aligner",
+        ("train_source", "train_target", "save", "kind", "source_words", "target_words"),
+        "which is trained already and remembers what a word is",
+    ),
+    NoEffect("compare", "no_speed", ("rounds",), "which leaves the race out"),
+    NoEffect("compare", "as_json", ("markdown",), "which prints another format"),
+)
+
+
+def refuse_idle_options(context: Any) -> None:
+    """Refuses options that were given beside one that leaves them without effect."""
+    options = {each.name: each for each in context.command.params}
+    given = {
+        name
+        for name in options
+        if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
+    }
+    for rule in NO_EFFECT:
+        if rule.command == context.command.name and rule.beside in given:
+            for name in sorted(given.intersection(rule.idle)):
+                option, other = options[name].opts[0], options[rule.beside].opts[0]
+                raise UntoldError(
+                    f"{option} has no effect beside {other}, {rule.reason}: leave out one of them"
+                )
+
+
+def refuse_options_of_other_metrics(names: Sequence[str], **given: object) -> None:
+    """Refuses options of metrics that none of the named metrics looks at."""
+    from untold.metric_registry import METRICS
+
+    for option, value in given.items():
+        if value and all(option in getattr(METRICS[name], "ignores", ()) for name in names):
+            raise UntoldError(f"--{option} has no effect on {', '.join(names)}: leave it out")
 
 
 def number_option(least: Number, most: Number, meaning: str) -> Any:
@@ -96,6 +154,11 @@ def say_outputs_if_stopped(*paths: Path | None) -> None:
     say_if_stopped(account)
 
 
+def print_notice(line: str) -> None:
+    """Prints a line to standard error, so that it does not mix with results."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def identify_file(path: Path) -> tuple[int, int] | None:
     """Tells a new file of this name from the one before it."""
     with suppress(OSError):
@@ -105,9 +168,15 @@ def identify_file(path: Path) -> tuple[int, int] | None:
 
 
 def load_translator(
-    paths: Path | list[Path], settings: Iterable[str] | None, **flags: int | None
+    paths: Path | list[Path],
+    settings: Iterable[str] | None,
+    used: Collection[str] | None = None,
+    **flags: int | None,
 ) -> "Translator":
-    """Loads one or more models; --set and the given flags change their settings of decoding."""
+    """Loads one or more models; --set and the given flags change their settings of decoding.
+
+    `used` are the settings that a command looks at, by default all; it refuses to change others.
+    """
     from untold.translator import load
 
     changes = decode_changes(settings or ())
@@ -118,9 +187,27 @@ def load_translator(
     with task(f"loading {', '.join(map(str, shown))}"):
         translator = load(paths)
     changes |= given
+    asked = tuple(changes)
     if given.get("nbest", 1) > translator.decode.beam and "beam" not in changes:
         changes["beam"] = given["nbest"]  # an n-best list needs a beam of at least its size
-    return translator.with_decoding(**changes)
+    translator = translator.with_decoding(**changes)
+    _refuse_idle_settings(translator, asked, used)
+    return translator
+
+
+def _refuse_idle_settings(
+    translator: "Translator", names: Iterable[str], used: Collection[str] | None
+) -> None:
+    """Refuses settings of decoding that were asked for and do nothing."""
+    from untold.config import why_idle
+
+    config = translator.models[0].config.model_copy(update={"decode": translator.decode})
+    for name in names:
+        if used is not None and name not in used:
+            others = ", ".join(f"decode.{other}" for other in used)
+            raise UntoldError(f"--set decode.{name} has no effect here; what has one: {others}")
+        if reason := why_idle(config, f"decode.{name}"):
+            raise UntoldError(f"decode.{name} has no effect: {reason}")
 
 
 def decode_changes(settings: Iterable[str]) -> dict[str, Any]:

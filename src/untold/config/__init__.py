@@ -7,6 +7,7 @@ from untold.config.aligner_config import AlignerConfig, AlignerKind, Splitting
 from untold.config.config_file import Config, load_config, override, parse_config, parse_config_json
 from untold.config.data_config import CorpusConfig, DataConfig, TokenizerConfig
 from untold.config.decode_config import DecodeConfig
+from untold.config.idle_settings import IDLE_RULES, idle_settings, why_idle
 from untold.config.model_config import (
     BACKBONES,
     SEPARATOR_PRESETS,
@@ -33,6 +34,7 @@ from untold.config.train_config import TrainConfig
 
 __all__ = [
     "BACKBONES",
+    "IDLE_RULES",
     "SEPARATORS",
     "SEPARATOR_PRESETS",
     "AlignerConfig",
@@ -59,9 +61,11 @@ __all__ = [
     "Width",
     "check_section",
     "check_section_json",
+    "idle_settings",
     "load_config",
     "model_config_class",
     "override",
     "parse_config",
     "parse_config_json",
+    "why_idle",
 ]

@@ -20,7 +20,7 @@ __all__ = [
     "write_alignments",
 ]
 
-_LINK = re.compile(r"(\d+)([-p])(\d+)")
+_LINK = re.compile(r"([0-9]{1,9})([-p])([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,13 @@ class Alignment:
         """Lists the target words that a source word has a sure link to, in order."""
         return sorted(j for i, j in self.sure if i == word)
 
-    def check(self, source: Sequence[str], target: Sequence[str]) -> None:
-        """Raises an error if a link points at a word that the pair does not have."""
-        for i, j in self.possible:
+    def check(self, source: Sequence[str], target: Sequence[str], where: str) -> None:
+        """Raises an error that says `where` if a link points at a word that is not there."""
+        for i, j in sorted(self.possible):
             if i >= len(source) or j >= len(target):
                 raise UntoldError(
-                    f"the link {i}-{j} leads out of a pair of {len(source)} and "
-                    f"{len(target)} words ({' '.join(source)[:60]}): links count words "
-                    "between blanks, from 0"
+                    f"{where}: the link {i}-{j} leads out of a pair of {len(source)} and "
+                    f"{len(target)} words ({' '.join(source)[:60]}): links count words from 0"
                 )
 
 
@@ -62,8 +61,8 @@ def check_alignments(
             f"{path} has {len(links)} lines for {len(pairs)} sentence pairs: "
             "give one line of links for each pair"
         )
-    for alignment, (source, target) in zip(links, pairs, strict=True):
-        alignment.check(source, target)
+    for line, (alignment, pair) in enumerate(zip(links, pairs, strict=True), start=1):
+        alignment.check(*pair, f"{path}:{line}")
 
 
 def write_alignments(path: Path, alignments: Iterable[Alignment]) -> None:

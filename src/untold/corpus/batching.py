@@ -78,8 +78,8 @@ class PairsInMemory:
         return np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
 
     def where(self, index: int) -> str:
-        """Names the pair by its number."""
-        return f"pair {index}"
+        """Names the pair by its number, counting from 1."""
+        return f"pair {index + 1}"
 
 
 @dataclass(frozen=True)

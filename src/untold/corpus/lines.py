@@ -10,7 +10,7 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ __all__ = [
     "read_descriptor",
     "read_lines",
     "read_parallel",
+    "read_test_set",
     "split_lines",
 ]
 
@@ -77,6 +78,25 @@ def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
             f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
             "line by line they must belong together"
         )
+    return sides
+
+
+def read_test_set(
+    source: Path, reference: Path, say: Callable[[str], None]
+) -> tuple[list[str], list[str]]:
+    """Reads a source text and its reference translations; says which of them are blank.
+
+    A text without any words cannot be scored.
+    """
+    sides = read_parallel(source, reference)
+    for path, lines in zip((source, reference), sides, strict=True):
+        blank = [number for number, line in enumerate(lines, start=1) if not line.strip()]
+        if len(blank) == len(lines):
+            what = f"all {len(lines)} lines are blank" if lines else "is empty"
+            raise UntoldError(f"{path}: {what}: there is nothing to score")
+        if blank:
+            share = f"{len(blank)} of {len(lines)} lines"
+            say(f"{path}: {share} are blank, the first is line {blank[0]}")
     return sides
 
 

@@ -90,8 +90,8 @@ class Sentences:
         return position if self.indices is None else self.indices[position]
 
     def name(self, position: int) -> str:
-        """Names the sentence for error messages."""
-        return f"sentence {self.index(position)}"
+        """Names the sentence for error messages, counting from 1."""
+        return f"sentence {self.index(position) + 1}"
 
     def _count_error(self, name: str, given: int) -> UntoldError:
         return UntoldError(f"{given} {name} for {len(self)} sentences: give one each")

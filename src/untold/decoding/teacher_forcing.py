@@ -36,7 +36,7 @@ def score_pairs(
     log_probs, signals = _log_probs(model, outputs, batch), outputs.signals
     bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
     if bad:
-        raise UntoldError(f"sentence {int(batch.indices[bad[0]])}: {NOT_NUMBERS}")
+        raise UntoldError(f"sentence {int(batch.indices[bad[0]]) + 1}: {NOT_NUMBERS}")
     shown = signals if attention else replace(signals, attention=None)
     found = [
         _hypothesis(batch, number, log_probs[number], shown, alpha)

@@ -43,6 +43,7 @@ class Cdr:
     """CDR as a metric: its figures in percent for a corpus, and CDR itself for single sentences."""
 
     needs_aligner: ClassVar[bool] = True
+    ignores: ClassVar[tuple[str, ...]] = ("tokenize", "lowercase")
 
     def __init__(self, options: MetricOptions) -> None:
         if options.aligner is None:

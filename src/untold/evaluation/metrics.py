@@ -71,7 +71,11 @@ class MetricOptions:
 
 @runtime_checkable
 class Metric(Protocol):
-    """Scores a corpus. A class attribute `needs_aligner = True` says that it needs an aligner."""
+    """Scores a corpus.
+
+    A class attribute `needs_aligner = True` says that it needs an aligner, and `ignores` names the
+    other options that it does not look at.
+    """
 
     def corpus_scores(self, sources: Texts, references: Texts, hypotheses: Texts, /) -> list[Score]:
         """Returns one or more figures for the whole corpus."""
@@ -133,8 +137,10 @@ def score_corpus(
             f"{len(hypotheses)} translations but {len(references)} references: line by line they "
             "must belong together"
         )
-    if not references:
-        raise UntoldError("nothing to score: both files are empty")
+    if not any(text.strip() for text in references):
+        raise UntoldError(
+            f"nothing to score: {len(references)} references, all of them empty: give others"
+        )
     return [
         score
         for metric in track(metrics, "scoring", len(metrics))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import ClassVar
 
 from untold.errors import UntoldError
 from untold.evaluation.metrics import MetricOptions, Score, score_distinct_pairs
@@ -15,6 +16,8 @@ _KINDS = ("rouge1", "rouge2", "rougeL")
 
 class Rouge:
     """ROUGE-1, ROUGE-2 and ROUGE-L of a corpus by rouge-score; ROUGE-L of single sentences."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("tokenize", "lowercase")
 
     def __init__(self, _: MetricOptions) -> None:
         """Takes the options of all metrics but needs none: ROUGE always ignores case."""

@@ -1,6 +1,7 @@
 """BLEU, chrF and TER as sacreBLEU computes them, with its signatures."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import sacrebleu
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
@@ -51,6 +52,8 @@ class Bleu:
 class Chrf:
     """ChrF, the F-score of character n-grams."""
 
+    ignores: ClassVar[tuple[str, ...]] = ("tokenize",)
+
     def __init__(self, options: MetricOptions) -> None:
         self._lowercase = options.lowercase
 
@@ -69,6 +72,8 @@ class Chrf:
 
 class Ter:
     """TER, the translation edit rate. Lower is better, so it is neither a reward nor compared."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("tokenize",)
 
     def __init__(self, options: MetricOptions) -> None:
         self._lowercase = options.lowercase

@@ -41,7 +41,7 @@ class PairTrace:
     alignment: Alignment
 
     def __post_init__(self) -> None:
-        self.alignment.check(self.source, self.target)
+        self.alignment.check(self.source, self.target, "alignment")
 
 
 @dataclass(frozen=True)

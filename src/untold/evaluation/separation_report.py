@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool
 
-from untold.corpus.alignments import Alignment, read_alignments
+from untold.corpus.alignments import Alignment, check_alignments, read_alignments
 from untold.corpus.word_spans import merge_assignments, word_spans
 from untold.errors import UntoldError
 from untold.evaluation.separation import (
@@ -78,11 +78,8 @@ def read_aligned_pairs(
 ) -> list[AlignedPair]:
     """Reads the links of given pairs from a file with one line for each pair."""
     links = read_alignments(alignments)
-    if len(links) != len(sources):
-        raise UntoldError(
-            f"{alignments} has {len(links)} lines for {len(sources)} sentence pairs: "
-            "give one line of links for each pair"
-        )
+    words = [(s.split(), t.split()) for s, t in zip(sources, targets, strict=True)]
+    check_alignments(alignments, links, words)
     return [AlignedPair(*each) for each in zip(sources, targets, links, strict=True)]
 
 

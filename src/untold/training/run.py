@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from untold.config import Config
+from untold.config import Config, idle_settings
 from untold.corpus.batching import PairStore
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter
@@ -142,6 +142,8 @@ def _find_start(
 ) -> tuple[Checkpoint | None, Path | None]:
     """Finds the checkpoint to go on from, and the model that the run began or begins with."""
     processes, say = context.processes, context.reporter.say
+    for line in idle_settings(config):
+        say(line)
     found: tuple[Checkpoint | None, RunRecord | None] = processes.broadcast(
         (checkpoints.latest(say), read_record(options.out)) if processes.is_main else None
     )

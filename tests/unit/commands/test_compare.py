@@ -179,7 +179,8 @@ def test_other_mistakes_are_found_before_anything_is_translated(folder, compared
 
 
 def test_speeds_need_text(folder, compared, tmp_path):
-    (tmp_path / "blank").write_text("\n\n")
-    tests = [f"x={tmp_path / 'blank'},{tmp_path / 'blank'}"]
+    (tmp_path / "first").write_text("a\n\n")  # no pair has both sides
+    (tmp_path / "second").write_text("\nb\n")
+    tests = [f"x={tmp_path / 'first'},{tmp_path / 'second'}"]
     with pytest.raises(UntoldError, match=r"test set x has no text .* use --no-speed"):
         compared([folder / "plain"], tests, rounds=1)

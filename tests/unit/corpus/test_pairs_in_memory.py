@@ -9,4 +9,4 @@ def test_pairs_in_memory_are_read_in_batches_like_a_store():
     (batch,) = plan_epoch(store, 100, seed=1, epoch=0, shuffle=False).batches(store, collate)
     rows = dict(zip(batch.indices.tolist(), batch.source.tolist(), strict=True))
     assert rows == {0: [4, 5, 6, 3], 1: [3, 0, 0, 0], 2: [4, 3, 0, 0]}
-    assert store.where(2) == "pair 2"
+    assert store.where(2) == "pair 3"

@@ -120,21 +120,21 @@ def test_scores_that_are_no_numbers_name_the_sentence(table_model, value, sample
     logits = table(3, BOS_A=0.5)
     logits[1, A, B] = value
     config = DecodeConfig(beam=2, sample=sample, min_length=30)
-    with pytest.raises(UntoldError, match=r"sentence 71: .*not numbers"):
+    with pytest.raises(UntoldError, match=r"sentence 72: .*not numbers"):
         search(table_model(logits), sentences_of(3, indices=(70, 71, 72)), config)
 
 
 def test_a_row_without_any_chance_is_an_error_and_no_garbage(table_model):
     logits = table(1, BOS_A=0.99)
     logits[0, A] = -torch.inf
-    with pytest.raises(UntoldError, match="sentence 0"):
+    with pytest.raises(UntoldError, match="sentence 1:"):
         search(table_model(logits), sentences_of(1), DecodeConfig(beam=2))
 
 
 def test_a_model_that_says_only_what_is_forbidden_is_an_error(table_model):
     logits = torch.full((1, 7, 7), -torch.inf)
     logits[..., BOS] = 0.0
-    with pytest.raises(UntoldError, match="sentence 0: the model gives no probability"):
+    with pytest.raises(UntoldError, match="sentence 1: the model gives no probability"):
         search(table_model(logits), sentences_of(1), DecodeConfig(beam=2))
 
 

@@ -151,5 +151,5 @@ def test_a_prefix_must_leave_room_for_the_end():
     config = DecodeConfig(max_length=4)
     fits = batch([2, 2], prefixes=((), (5, 6, 7)))
     assert length_limits(fits, config).tolist() == [4, 4]
-    with pytest.raises(UntoldError, match=r"prefix of sentence 1: 4 tokens .* limit of 4"):
+    with pytest.raises(UntoldError, match=r"prefix of sentence 2: 4 tokens .* limit of 4"):
         length_limits(batch([2, 2], prefixes=((), (5, 6, 7, 8))), config)

@@ -13,7 +13,7 @@ def batch(lengths, **given):
 
 @pytest.mark.parametrize("token", [0, 2, 3, -1])
 def test_a_prefix_holds_no_control_tokens(token):
-    with pytest.raises(UntoldError, match=f"prefix of sentence 8: token id {token} "):
+    with pytest.raises(UntoldError, match=f"prefix of sentence 9: token id {token} "):
         batch([2], prefixes=((5, token),), indices=(8,))
 
 

@@ -53,5 +53,5 @@ def test_attention_is_given_when_asked_for():
 def test_scores_that_are_no_numbers_name_the_sentence():
     table = TABLE.clone()
     table[7, 3] = torch.nan  # only the last pair reads 7, as its one token
-    with pytest.raises(UntoldError, match=r"sentence 40: .*not numbers"):
+    with pytest.raises(UntoldError, match=r"sentence 41: .*not numbers"):
         score_pairs(Bigram(table), PAIRS, 0.6)
