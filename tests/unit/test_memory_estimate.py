@@ -139,7 +139,9 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_done(corpus, tmp_pa
         untold.train(config, untold.RunOptions(out), NullReporter(out, 1))
     assert time.monotonic() - began < 30
     assert "there are 25.0 GB: lower the sizes in [model], tokenizer.size" in str(e.value)
-    assert {path.name for path in out.iterdir()} <= {"metrics.jsonl"}, "no tokenizer, no corpus"
+    assert {path.name for path in out.iterdir()} <= {"metrics.jsonl", "settings"}, (
+        "no tokenizer, no corpus"
+    )
 
 
 def test_the_vocabulary_counts_as_large_as_it_may_become(corpus, machine):
