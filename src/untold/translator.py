@@ -247,7 +247,8 @@ class Translator:
         lengths = [len(segment.ids) + 1 for segment in segments]
         # Where memory is short, a sentence counts as more tokens, so that batches become smaller.
         start, slope = self._cost.of_sentence, self._cost.of_token
-        lengths = [max(length, math.ceil(start + slope * length)) for length in lengths]
+        ratio, most = self.decode.max_ratio, self.decode.max_length
+        lengths = [max(n, math.ceil(start + slope * min(ratio * n, most))) for n in lengths]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
             steps = beam_search(self._model, sentences, self.decode, wanted)
