@@ -123,7 +123,7 @@ class _TimeColumn(ProgressColumn):
 
 @dataclass
 class _Line:
-    """What a log knows of one task."""
+    """Remembers of one task what a log needs."""
 
     what: str
     first: int
