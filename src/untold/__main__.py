@@ -1,7 +1,7 @@
 """Runs the command line as `untold`, `python -m untold` or `torchrun -m untold`."""
 
-from untold.standard_streams import open_closed_descriptors
 from untold.stopping import stop_on_signals
+from untold.terminal.standard_streams import open_closed_descriptors
 
 __all__ = ["main"]
 

@@ -25,8 +25,8 @@ from untold.commands.train import train
 from untold.commands.translate import translate
 from untold.errors import escape_controls, one_line
 from untold.failures import MISTAKE, explain_failure
-from untold.standard_streams import decode_argument, safe_streams
 from untold.stopping import stop_on_signals
+from untold.terminal.standard_streams import decode_argument, safe_streams
 from untold.threads import choose_at_startup
 from untold.version import __version__
 

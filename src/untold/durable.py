@@ -387,7 +387,12 @@ def _start_time(pid: int) -> int:
 def _status(pid: int) -> tuple[str, int]:
     """Returns state and start time of a process; systems without /proc give ("R", 0)."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
         return fields[0], int(fields[19])
     except (OSError, IndexError):
         return "R", 0

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _FLOAT = 4  # bytes
-_SHORTEST = 10  # tokens that every search can reach
+_SHORTEST = 10  # tokens that a translation may have, however short its source and max_ratio
 _ARITHMETIC = {"mul", "mul_", "div", "div_", "normal_", "uniform_"}
 
 
@@ -56,7 +56,7 @@ class SearchCost:
     """Says how many tokens of decode.batch_tokens the memory of one sentence is worth."""
 
     of_sentence: float
-    of_token: float
+    of_token: float  # for each token that its translation may have
 
 
 def physical_memory(root: Path = ROOT) -> int:
@@ -127,13 +127,14 @@ def estimate_search(
     hypotheses = decode.nbest if decode.sample else decode.beam
     cached = sum(_width(config) * getattr(config, "decoder_layers", 0) for config in models)
     of_token = 2 * hypotheses * 2 * cached
-    of_sentence = 2 * hypotheses * vocabulary * len(models) + _SHORTEST * of_token
+    shortest = min(_SHORTEST, decode.max_length)
+    of_sentence = 2 * hypotheses * vocabulary * len(models) + shortest * of_token
     memory = _memory_of(device)
     setting = "decode.nbest" if decode.sample else "decode.beam"
     what = f"a search with {setting} = {hypotheses} and a vocabulary of {vocabulary:,}"
     _refuse_beyond(memory, what, {"one sentence": of_sentence}, f"lower {setting}")
     unit = _FLOAT * decode.batch_tokens / (memory / 2)  # leaves half of the memory
-    return SearchCost(unit * of_sentence, unit * of_token * decode.max_ratio)
+    return SearchCost(unit * of_sentence, unit * of_token)
 
 
 class _WithoutValues(TorchFunctionMode):

@@ -20,6 +20,7 @@ __all__ = ["Stopped", "last_line", "say_if_stopped", "stop_on_signals", "tolerat
 
 _GRACE = 0.5  # seconds that the main thread has to tidy up
 _FAREWELL = 0.2  # seconds that the last words may take, for a reader may be stuck
+_CODES = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _TIDY = b"\x1b[?25h\r\x1b[K"  # shows the cursor, which bars hide, and clears their line
 
 
@@ -77,16 +78,24 @@ class _Guard:
         The shutdown would run into threads that still read standard input.
         """
         if self._ending.acquire(blocking=False):
-            words = threading.Thread(target=self._say_last_words, args=(number,), daemon=True)
-            words.start()
-            words.join(_FAREWELL)
-            os._exit(128 + number)
+            self.leave(128 + number, lambda: self._say_last_words(number))
         while True:  # another thread is about to end the process
             self._finished.wait()
 
+    def leave(self, code: int, say: Callable[[], None] = lambda: None) -> NoReturn:
+        """Ends the process after its last words, unless their reader is stuck."""
+
+        def finish() -> None:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                sys.stdout.flush()
+            say()
+
+        words = threading.Thread(target=finish, daemon=True)
+        words.start()
+        words.join(_FAREWELL)
+        os._exit(code)
+
     def _say_last_words(self, number: int) -> None:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stdout.flush()
         with contextlib.suppress(OSError):
             if os.isatty(2) and os.environ.get("TERM") != "dumb":
                 os.write(2, _TIDY)
@@ -115,7 +124,9 @@ def stop_on_signals() -> Iterator[None]:
     with _watched() as guard:
         try:
             yield
-        except SystemExit:
+        except SystemExit as end:
+            if guard is not None and end.code in _CODES:  # the command has said its last words
+                guard.leave(int(end.code))
             raise
         except BaseException:  # Stopped, or an error that a library made of it
             if guard is not None and guard.received:

@@ -30,6 +30,8 @@ from untold.storage.model_directory import TrainedModel, load_model
 
 __all__ = ["Translation", "Translator", "load"]
 
+_TEXTS_AT_ONCE = 1000  # that are encoded before anybody can break off
+
 
 @dataclass(frozen=True)
 class Translation(SignalsMixin[np.ndarray]):
@@ -82,7 +84,7 @@ class Translator:
     ) -> None:
         """`advance` is called with a number whenever so many more texts are translated or scored.
 
-        It may raise an exception to break off.
+        It is also called with zero now and then. It may raise an exception to break off.
         """
         first = models[0]
         for other in models[1:]:
@@ -245,7 +247,8 @@ class Translator:
         lengths = [len(segment.ids) + 1 for segment in segments]
         # Where memory is short, a sentence counts as more tokens, so that batches become smaller.
         start, slope = self._cost.of_sentence, self._cost.of_token
-        lengths = [max(length, math.ceil(start + slope * length)) for length in lengths]
+        ratio, most = self.decode.max_ratio, self.decode.max_length
+        lengths = [max(n, math.ceil(start + slope * min(ratio * n, most))) for n in lengths]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
             steps = beam_search(self._model, sentences, self.decode, wanted)
@@ -277,8 +280,12 @@ class Translator:
         if prefixes and len(prefixes) != len(texts):
             raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
         begins = self.codec.encode_targets(prefixes) if any(prefixes) else [[]] * len(texts)
-        segments, limit = [], self.data.max_tokens
-        for number, ids in enumerate(self.codec.encode_sources(texts)):
+        segments, limit, encoded = [], self.data.max_tokens, []
+        for first in range(0, len(texts), _TEXTS_AT_ONCE):
+            encoded += self.codec.encode_sources(texts[first : first + _TEXTS_AT_ONCE])
+            if self._advance is not None:
+                self._advance(0)
+        for number, ids in enumerate(encoded):
             if texts[number].strip():
                 parts = [tuple(ids)] if len(ids) <= limit else self._split(ids)
                 segments.append(_Segment(number, parts[0], tuple(begins[number])))

@@ -112,9 +112,18 @@ def test_unsafe_loaders_and_line_splitters_do_not_occur(forbidden: str) -> None:
 
 def test_all_consoles_come_from_the_module_that_makes_them_safe() -> None:
     for path in SOURCES:
-        if path.name != "terminal.py":
+        if path.name != "safe_console.py":
             text = path.read_text(encoding="utf-8")
-            assert not re.search(r"Console\(|rich\.print|import print", text), path.name
+            assert not re.search(r"Console\(|rich import print|rich\.print", text), path.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=MODULES)
+def test_text_files_are_utf8_whatever_the_locale_says(path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            named = {keyword.arg for keyword in node.keywords}
+            if node.func.attr in ("read_text", "write_text"):
+                assert "encoding" in named, f"{path.name}:{node.lineno} names no encoding"
 
 
 def test_help_is_instant_because_torch_stays_out() -> None:

@@ -1,6 +1,7 @@
 """The commands of the README, as a person runs them, on a corpus of a few sentences."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,16 @@ def test_translate_keeps_lines_and_order(folder: Path) -> None:
     assert untold("translate", folder / "run", folder / "input.txt").split("\n") == lines
 
 
+def test_translate_announces_a_long_line(folder: Path) -> None:
+    text = f"a cat sleeps .\na cat{' ' * 20_000}sleeps .\n"
+    command = [sys.executable, "-m", "untold", "translate", str(folder / "run")]
+    run = subprocess.run(command, input=text.encode(), capture_output=True, timeout=300)
+    assert run.returncode == 0
+    assert run.stdout.count(b"\n") == 2
+    assert b"untold: line 2 has 20,013 characters: it is translated in segments" in run.stderr
+    assert b"line 1" not in run.stderr
+
+
 def test_translate_prints_json_and_n_best(folder: Path) -> None:
     record = json.loads(untold("translate", folder / "run", "--json", text="a cat sleeps .\n"))
     assert record["tokens"] and record["score"] < 0
@@ -92,10 +103,15 @@ def test_evaluate_scores_and_writes_translations(folder: Path) -> None:
     source, reference = folder / "train.src", folder / "train.tgt"
     arguments = ("evaluate", folder / "run", "--source", source, "--reference", reference)
     printed = untold(*arguments, "--out", folder / "hypotheses")
-    assert printed.startswith("BLEU ") and "tok:none" in printed and "chrF2" in printed
+    lines, legend = printed.rstrip("\n").split("\n\n")
+    assert [line.split()[0] for line in lines.split("\n")] == ["BLEU", "chrF2", "TER"]
+    assert re.match(r"BLEU \d+\.\d\d [\d./]+ BP .* ratio .* \(\d+/\d+\)  \[.*tok:none.*\]\n", lines)
+    for row in ("BLEU (higher is better", "chrF2 (higher is better", "TER (lower is better"):
+        assert f"\n  {row}" in f"\n{legend}"
     assert len((folder / "hypotheses").read_text().split("\n")) == 8 * len(SENTENCES) + 1
     scores = {each["name"]: each for each in json.loads(untold(*arguments, "--json"))}
     assert 0 <= scores["BLEU"]["value"] <= 100 and scores["TER"]["signature"]
+    assert scores["TER"].keys() == {"name", "value", "signature", "details"}
 
 
 def test_score_gives_a_line_for_each_pair(folder: Path) -> None:

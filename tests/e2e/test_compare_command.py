@@ -17,7 +17,16 @@ def test_two_models_are_compared_on_a_test_set(tmp_path):
     for name, scale in (("first", 0.8), ("second", 0.9)):
         model = fill(build_model(config.model, (size, size), shared=True), scale)
         save_model(root / name, TrainedModel(model, config, tokenizers))
-    arguments = ["compare", "first", "second", "--test", "dev=valid.src,valid.tgt", "--json"]
+    arguments = [
+        "--progress",
+        "plain",
+        "compare",
+        "first",
+        "second",
+        "--test",
+        "dev=valid.src,valid.tgt",
+        "--json",
+    ]
     run = subprocess.run(
         [sys.executable, "-m", "untold", *arguments, "--samples", "20", "--rounds", "1"],
         cwd=root,
@@ -29,4 +38,5 @@ def test_two_models_are_compared_on_a_test_set(tmp_path):
     record = json.loads(run.stdout)
     assert [row["name"] for row in record["rows"]] == ["first", "second"]
     assert record["rows"][1]["training"]["ratio"] > 0
-    assert "translating dev with second" in run.stderr
+    for what in ("translating dev with second", "testing significance", "measuring speeds"):
+        assert what in run.stderr

@@ -79,8 +79,12 @@ def in_python(folder: Path) -> Mapping[str, Any]:
 
 
 def test_alignments_give_a_table_of_model_and_rule(folder: Path) -> None:
-    header, *lines = evaluate(folder, "--alignments", folder / "links").rstrip("\n").split("\n")
+    table, legend = evaluate(folder, "--alignments", folder / "links").rstrip("\n").split("\n\n")
+    header, *lines = table.split("\n")
     assert header.split() == ["model", "rule"]
+    for line in lines:
+        assert f"  {line[:30].strip()} (" in legend, "every line is explained"
+    assert "  aer (lower is better): " in legend and "  auc (higher is better, " in legend
     shown = {line[:30].strip(): line[30:].split() for line in lines}
     named = {name.replace("_", " ") for name in FIGURES} - {"past course"}
     assert shown.keys() == named | {"past at t/T = 0 .. 1", "omission word auc"}
@@ -105,8 +109,9 @@ def test_overlap_for_a_person_and_as_json(folder: Path) -> None:
     found = json.loads(evaluate(folder, "--overlap", "--json"))
     pairs = list(zip(SOURCES, TARGETS, strict=True))
     assert found == vars(measure_overlap(load(folder / "model").models[0], pairs))
-    printed = evaluate(folder, "--overlap").strip("\n").split("\n")
-    lines = [line.rsplit(maxsplit=1) for line in printed]
+    table, legend = evaluate(folder, "--overlap").strip("\n").split("\n\n")
+    lines = [line.rsplit(maxsplit=1) for line in table.split("\n")]
+    assert "past by frequency, future by frequency (a baseline, to be exceeded): " in legend
     assert [name for name, _ in lines] == [
         "past",
         "future",

@@ -23,7 +23,6 @@ from untold.config import (
     ModelConfig,
     Section,
     model_config_class,
-    parse_config,
     parse_config_json,
 )
 from untold.config.limits import allowed_values, bounds, type_leaves, unlimited_numbers
@@ -188,9 +187,11 @@ def test_a_model_s_own_settings_have_the_same_limits(key, number):
     assert len(str(caught.value)) < 300
 
 
-def test_a_minimum_above_the_maximum_is_refused():
-    with pytest.raises(UntoldError, match=r"min_learning_rate 0\.1 is above learning_rate 0\.01"):
-        parse_config({"train": {"learning_rate": 0.01, "min_learning_rate": 0.1}})
+def test_a_run_with_a_minimum_above_the_maximum_is_refused(tmp_path):
+    rates = {"learning_rate": 0.01, "min_learning_rate": 0.1}
+    with pytest.raises(UntoldError, match=r"min_learning_rate = 0\.1 is above .*rate = 0\.01: low"):
+        untold.train(toy_config(tmp_path, train=rates), untold.RunOptions(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 # All at once, at the ends of what is allowed: nothing may overflow.
@@ -212,7 +213,7 @@ LARGEST: dict[str, Any] = {
         "batch_tokens": 100_000_000,
         "accumulate": 1_000_000,
     },
-    "model": {"dropout": 0.999, "separator": {"kind": "gdr", "num_iterations": 100}},
+    "model": {"dropout": 0.99999, "separator": {"kind": "gdr", "num_iterations": 100}},
     "decode": {
         "length_penalty": 10.0,
         "coverage_penalty": 1e6,

@@ -139,7 +139,9 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_done(corpus, tmp_pa
         untold.train(config, untold.RunOptions(out), NullReporter(out, 1))
     assert time.monotonic() - began < 30
     assert "there are 25.0 GB: lower the sizes in [model], tokenizer.size" in str(e.value)
-    assert {path.name for path in out.iterdir()} <= {"metrics.jsonl"}, "no tokenizer, no corpus"
+    assert {path.name for path in out.iterdir()} <= {"metrics.jsonl", "settings"}, (
+        "no tokenizer, no corpus"
+    )
 
 
 def test_the_vocabulary_counts_as_large_as_it_may_become(corpus, machine):
@@ -229,3 +231,15 @@ def test_where_memory_is_short_batches_are_smaller_and_translations_the_same(cor
         sizes.clear()
         assert [each.text for each in wide.translate(TEXTS)] == few
         assert sizes == [len(TEXTS) - 1], "one batch of all that are not blank"
+
+
+def test_the_costs_of_a_sentence_are_those_of_its_scores_and_caches(corpus, machine):
+    """A batch of sentences of so many tokens takes half of the memory."""
+    trained = make(corpus, decode={"beam": 3, "max_length": 9})
+    shape = trained.config.model
+    machine(10**6)
+    cost = estimate_search(trained.config.decode, [shape, shape], 29, CPU)
+    floats = 2 * 3 * (2 * 29) + 9 * (2 * 3 * 2) * (2 * shape.d_model * shape.decoder_layers)
+    batch = trained.config.decode.batch_tokens
+    assert batch / cost.of_sentence == pytest.approx(10**6 / 2 / (4 * floats))
+    assert batch / cost.of_token == pytest.approx(10**6 / 2 / (4 * 12 * 2 * 8))

@@ -402,3 +402,38 @@ def test_steps_of_a_long_text_go_through_its_segments() -> None:
     assert last.score == pytest.approx(whole.score, rel=1e-5)
     assert last.complete and not any(step.complete for step in steps[: len(steps) // 2])
     assert len(steps[-1].source_tokens) > len(steps[0].source_tokens)
+
+
+@pytest.mark.parametrize("max_tokens", [64, 3])
+def test_progress_counts_every_text_once(max_tokens: int, capsys: pytest.CaptureFixture) -> None:
+    """With blank texts, with texts of several segments, and with batches of any size."""
+    translator = Translator([make(max_tokens)])
+    pairs = [(text, text) for text in TEXTS]
+    for batch_tokens in (1, 8, 4096):
+        counts: list[int] = []
+        one = translator.with_decoding(batch_tokens=batch_tokens).with_progress(counts.append)
+        one.translate(TEXTS)
+        assert sum(counts) == len(TEXTS) and min(counts) >= 0
+        assert len([each for each in counts if each]) > 1 or batch_tokens == 4096
+        counts.clear()
+        list(one.stream(iter(TEXTS), window=2))
+        assert sum(counts) == len(TEXTS)
+        counts.clear()
+        one.score(pairs)
+        assert sum(counts) == len(TEXTS)
+    translator.translate(TEXTS)
+    assert capsys.readouterr() == ("", ""), "a user of the library sees nothing"
+
+
+def test_whoever_follows_the_progress_may_break_off(translator: Translator) -> None:
+    counts: list[int] = []
+
+    def advance(count: int) -> None:
+        counts.append(count)
+        if sum(counts) >= 2:
+            raise KeyError
+
+    slow = translator.with_decoding(batch_tokens=1).with_progress(advance)
+    with pytest.raises(KeyError):
+        slow.translate(TEXTS)
+    assert sum(counts) == 2

@@ -4,6 +4,7 @@ An iteration of thot takes seconds or minutes, and all the while no other line o
 process: neither the handler of a signal nor a progress bar.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -21,6 +22,8 @@ from untold.errors import UntoldError
 
 __all__ = ["train_in_process"]
 
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+
 
 def train_in_process(
     texts: tuple[Sequence[str], Sequence[str]],
@@ -32,18 +35,19 @@ def train_in_process(
 
     `report` is called with the number of iterations that are done and of all.
     """
-    job = {"texts": texts, "config": config.model_dump(), "path": str(path.absolute())}
+    job: dict[str, object] = {"config": config.model_dump(), "path": str(path.absolute())}
     command = [sys.executable, "-P", "-m", __name__]  # -P: runs nothing of the current directory
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
-    try:
-        with process:
-            _follow(process, json.dumps(job).encode(), report)
-    except BaseException:
-        process.kill()
-        process.wait()
-        remove_litter(path.absolute().parent)
-        raise
+    with process:
+        try:
+            _send(process, job, texts)
+            _follow(process, report)
+        except BaseException:
+            process.kill()
+            process.wait()
+            remove_litter(path.absolute().parent)
+            raise
     if process.returncode == -signal.SIGKILL:
         raise MemoryError("the system has killed the training of the aligner")
     if process.returncode:
@@ -51,14 +55,21 @@ def train_in_process(
     return load_aligner(path)
 
 
-def _follow(
-    process: "subprocess.Popen[bytes]", job: bytes, report: Callable[[int, int], object]
+def _send(
+    process: "subprocess.Popen[bytes]",
+    job: dict[str, object],
+    texts: tuple[Sequence[str], Sequence[str]],
 ) -> None:
-    """Gives the other process its job, and passes on what it reports: its progress, or an error."""
-    assert process.stdin is not None and process.stdout is not None
-    with suppress(BrokenPipeError):  # it has died, and its exit code tells
-        process.stdin.write(job)
-        process.stdin.close()
+    """Gives the other process its job, line by line, so that a signal can come in between."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as stream:  # it may have died: its code tells
+        for each in (job, *zip(*texts, strict=True)):
+            stream.write(json.dumps(each).encode() + b"\n")
+
+
+def _follow(process: "subprocess.Popen[bytes]", report: Callable[[int, int], object]) -> None:
+    """Passes on what the other process reports: its progress, or an error."""
+    assert process.stdout is not None
     for line in process.stdout:
         message = json.loads(line)
         if "memory" in message:
@@ -73,9 +84,11 @@ def _follow(
 def _main() -> None:
     """Is the other process: takes the job from standard input and reports to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which kills us
+    _die_with_parent()
     try:
-        job = json.loads(sys.stdin.buffer.read())
-        config, (sources, targets) = AlignerConfig.model_validate(job["config"]), job["texts"]
+        job, *pairs = (json.loads(line) for line in sys.stdin.buffer)
+        config = AlignerConfig.model_validate(job["config"])
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
         train_aligner(sources, targets, config, _report).save(Path(job["path"]))
     except BrokenPipeError:  # the first process is gone
         os._exit(1)
@@ -85,6 +98,12 @@ def _main() -> None:
         _tell(mistake=str(error))
     except Exception:
         _tell(traceback=traceback.format_exc())
+
+
+def _die_with_parent() -> None:
+    """Asks Linux to end this process with the first one; elsewhere its next report fails."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _report(done: int, total: int) -> None:

@@ -23,8 +23,9 @@ from untold.evaluation.separation_report import (
 from untold.feedback import task
 from untold.introspection.explanation import explain
 from untold.report.pictures import print_explanations, write_explanations
+from untold.report.score_table import legend_lines
 from untold.stopping import last_line
-from untold.terminal import console as make_console
+from untold.terminal.safe_console import console as make_console
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
@@ -80,7 +81,7 @@ def run_demo(
     )
     console.print("[bold]5. What it knows[/] of each word, against the grammar's own alignments")
     report = separation_report(translator, pairs_seen)
-    for line in report.lines():
+    for line in (*report.lines(), *legend_lines(report.meanings())):
         console.print(line, markup=False, highlight=False)
     _draw(translator, pairs_seen, out, console)
     minutes = (time.monotonic() - began) / 60

@@ -1,6 +1,7 @@
 """`untold evaluate` scores a model on a test set."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,6 +66,7 @@ def evaluate(
     """
     from untold.corpus.lines import read_test_set
     from untold.evaluation.metrics import MetricOptions, score_corpus
+    from untold.report.score_table import legend_lines
 
     check_output(out)
     say_outputs_if_stopped(out)
@@ -73,7 +75,8 @@ def evaluate(
     texts = read_test_set(source, reference, print_notice)
     if alignments is not None or overlap:
         report = _measure_separation(translator, texts, alignments)
-        print(json.dumps(asdict(report)) if as_json else "\n".join(report.lines()))
+        shown = [*report.lines(), *legend_lines(report.meanings())]
+        print(json.dumps(asdict(report)) if as_json else "\n".join(shown))
         return
     options = MetricOptions(tokenize or translator.data.bleu_tokenize, lowercase, aligner)
     names = [name.strip() for name in metrics.split(",")]
@@ -119,8 +122,14 @@ def _translate(translator: "Translator", sources: list[str], out: Path | None) -
 
 
 def _print_scores(scores: "list[Score]", as_json: bool) -> None:
+    from untold.report.score_table import legend_lines, score_lines
+
     if as_json:
-        print(json.dumps([vars(each) for each in scores]))
+        records = [asdict(each) for each in scores]
+        print(json.dumps([{k: v for k, v in each.items() if k != "meaning"} for each in records]))
         return
-    for each in scores:
-        print(f"{each.name} {each.value:.2f} {each.details}  [{each.signature}]")
+    aligned = sys.stdout is not None and sys.stdout.isatty()
+    for line in score_lines(scores, aligned=aligned):
+        print(line)
+    for line in legend_lines((each.name, each.meaning) for each in scores):
+        print(line)

@@ -26,7 +26,7 @@ _LONG = 10_000  # characters
 def translate(
     model: Model,
     file: Annotated[Path | None, typer.Argument(help="Text, a line each [standard input].")] = None,
-    beam: Annotated[int | None, number_option(1, 10_000, "Hypotheses kept at each step.")] = None,
+    beam: Annotated[int | None, number_option(1, 1000, "Hypotheses kept at each step.")] = None,
     nbest: Annotated[int | None, number_option(1, 10_000, "Translations of each line.")] = None,
     ensemble: Annotated[
         list[Path] | None, typer.Option("--with", help="Another model to ensemble with.")
@@ -106,7 +106,7 @@ def _account(printed: int) -> str:
 def _announce_long(lines: Iterator[str]) -> Iterator[str]:
     """Says which lines will take long, because nothing comes out before a line is done."""
     for number, line in enumerate(lines, start=1):
-        if len(line) > _LONG:
+        if len(line) > _LONG and sys.stderr is not None:
             print(
                 f"untold: line {number} has {len(line):,} characters: it is translated in "
                 "segments, and takes as long as a text of this length",

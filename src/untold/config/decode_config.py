@@ -29,7 +29,7 @@ class DecodeConfig(Section):
     """How much a translation loses for source words that it left out; 0 is nothing."""
     coverage_source: Literal["attention", "past"] = "attention"
     """What tells which words were left out: attention, or the past of a separator."""
-    nbest: Beam = 1
+    nbest: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Translations that are returned for each line."""
     min_length: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """The fewest tokens of a translation, without its end."""

@@ -38,9 +38,9 @@ Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Layers = Annotated[int, Field(ge=1, le=200)]
 BatchTokens = Annotated[int, Field(ge=1, le=100_000_000)]
-Beam = Annotated[int, Field(ge=1, le=10_000)]
+Beam = Annotated[int, Field(ge=1, le=1000)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-DropRate = Annotated[float, Field(ge=0.0, le=0.999)]  # what is kept is scaled by 1 / (1 - rate)
+DropRate = Annotated[float, Field(ge=0.0, le=0.99999)]  # what is kept is scaled by 1 / (1 - rate)
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Weight = Annotated[float, Field(ge=0.0, le=1_000_000.0)]
 Factor = Annotated[float, Field(gt=0.0, le=1000.0)]

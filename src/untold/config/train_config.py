@@ -142,9 +142,4 @@ class TrainConfig(Section):
             raise ValueError(
                 'with freeze_backbone no translation changes: set sequence.kind = "none"'
             )
-        if self.min_learning_rate > self.learning_rate:
-            raise ValueError(
-                f"min_learning_rate {self.min_learning_rate:g} is above learning_rate "
-                f"{self.learning_rate:g}: lower it"
-            )
         return self

@@ -25,6 +25,13 @@ __all__ = ["Overlap", "hit_rate", "measure_overlap"]
 
 _DEPTH = 5  # number of top types for each word of a bag
 _BATCH_TOKENS = 2048
+_BASELINE = "a baseline, to be exceeded: the same by the most frequent words, without a model"
+_MEANINGS = {
+    "past": "higher is better, up to 1: words already said that PAST predicts",
+    "future": "higher is better, up to 1: words still to be said that FUTURE predicts",
+    "past_by_frequency": _BASELINE,
+    "future_by_frequency": _BASELINE,
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,10 @@ class Overlap:
     def lines(self) -> list[str]:
         """Formats the rates as a table for the terminal."""
         return [f"{name.replace('_', ' '):24}{value:.3f}" for name, value in vars(self).items()]
+
+    def meanings(self) -> list[tuple[str, str]]:
+        """Says for each line what it is and which direction is better."""
+        return [(name.replace("_", " "), meaning) for name, meaning in _MEANINGS.items()]
 
 
 @torch.inference_mode()

@@ -37,6 +37,21 @@ __all__ = [
 ]
 
 Texts = Sequence[str]
+_NAMES = {
+    "CDR micro": "micro",
+    "under-coverage": "under",
+    "over-coverage": "over",
+    "over-translation": "repeated",
+}
+_MEANINGS = {
+    "macro": "higher is better, up to 100: source words said by the reference that the translation "
+    "says, too; the mean of sentences",
+    "micro": "higher is better, up to 100: the same for the words of all sentences together",
+    "under": "lower is better: source words that only the reference says",
+    "over": "lower is better: source words that only the translation says",
+    "repeated": "lower is better: source words that the translation says more often than the "
+    "reference",
+}
 
 
 class Cdr:
@@ -64,11 +79,11 @@ class Cdr:
         )
         details = f"macro; sentences {found.sentences}, skipped {found.skipped}"
         return [
-            Score("CDR", 100 * found.macro, signature, details),
-            Score("CDR micro", 100 * found.micro, signature),
-            Score("under-coverage", 100 * found.under, signature),
-            Score("over-coverage", 100 * found.over, signature),
-            Score("over-translation", 100 * found.repeated, signature),
+            Score("CDR", 100 * found.macro, signature, details, _MEANINGS["macro"]),
+            *(
+                Score(name, 100 * getattr(found, field), signature, meaning=_MEANINGS[field])
+                for name, field in _NAMES.items()
+            ),
         ]
 
     def sentence_scores(self, sources: Texts, references: Texts, hypotheses: Texts) -> list[float]:

@@ -51,6 +51,7 @@ class Score:
     value: float
     signature: str
     details: str = ""
+    meaning: str = ""  # for a person, such as "higher is better, up to 100: words that fit"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,11 @@ __all__ = ["Rouge", "rouge_l", "split_for_rouge"]
 Texts = Sequence[str]
 _UNSPACED = "぀-ヿ㐀-鿿豈-﫿"  # kana and Chinese characters
 _KINDS = ("rouge1", "rouge2", "rougeL")
+_SHARED = "words (1), pairs of words (2) or the longest common row of words (L)"
+_FIGURES = (
+    ("F1", "fmeasure", f"higher is better, up to 100: {_SHARED} that both sides share"),
+    ("recall", "recall", f"higher is better, up to 100: {_SHARED} of the reference that are said"),
+)
 
 
 class Rouge:
@@ -36,9 +41,10 @@ class Rouge:
                 f"{kind} {name}",
                 100 * sum(getattr(result[kind], field) for result in results) / len(results),
                 signature,
+                meaning=meaning,
             )
             for kind in _KINDS
-            for name, field in (("F1", "fmeasure"), ("recall", "recall"))
+            for name, field, meaning in _FIGURES
         ]
 
     def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:

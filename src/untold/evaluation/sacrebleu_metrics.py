@@ -12,6 +12,16 @@ __all__ = ["Bleu", "Chrf", "Ter"]
 
 Texts = Sequence[str]
 
+_BLEU = (
+    "higher is better, up to 100: n-grams of words that the reference has, too; then the "
+    "percentages for 1/2/3/4 words, the penalty for brevity (BP, 1 is none), the words of both"
+)
+_CHRF = "higher is better, up to 100: the same for n-grams of characters, so half a word counts"
+_TER = (
+    "lower is better, 0 is perfect: words to insert, delete, replace or move for each 100 words of "
+    "the reference"
+)
+
 
 class Bleu:
     """BLEU. Its details are the n-gram precisions, the brevity penalty and the length ratio."""
@@ -28,7 +38,7 @@ class Bleu:
             f"{precisions} BP {result.bp:.3f} length ratio {result.sys_len / result.ref_len:.3f} "
             f"({result.sys_len}/{result.ref_len})"
         )
-        return [Score("BLEU", result.score, str(metric.get_signature()), details)]
+        return [Score("BLEU", result.score, str(metric.get_signature()), details, _BLEU)]
 
     def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
         """Scores single translations by smoothed BLEU."""
@@ -59,7 +69,7 @@ class Chrf:
 
     def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
         """Scores a corpus."""
-        return _corpus_scores(self.sacrebleu_metric(), references, hypotheses)
+        return _corpus_scores(self.sacrebleu_metric(), references, hypotheses, _CHRF)
 
     def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
         """Scores single translations."""
@@ -81,12 +91,15 @@ class Ter:
     def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
         """Scores a corpus."""
         metric = sacrebleu.TER(case_sensitive=not self._lowercase)
-        return _corpus_scores(metric, references, hypotheses)
+        return _corpus_scores(metric, references, hypotheses, _TER)
 
 
-def _corpus_scores(metric: SacrebleuMetric, references: Texts, hypotheses: Texts) -> list[Score]:
+def _corpus_scores(
+    metric: SacrebleuMetric, references: Texts, hypotheses: Texts, meaning: str
+) -> list[Score]:
     result = metric.corpus_score(list(hypotheses), [list(references)])
-    return [Score(result.name, float(result.score), str(metric.get_signature()))]
+    signature = str(metric.get_signature())
+    return [Score(result.name, float(result.score), signature, meaning=meaning)]
 
 
 def _sentence_scores(metric: SacrebleuMetric, references: Texts, hypotheses: Texts) -> list[float]:

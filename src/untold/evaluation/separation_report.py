@@ -30,6 +30,24 @@ __all__ = [
     "trace_pairs",
 ]
 
+_MEANINGS = {
+    "rule": "a baseline: word i of I is taken for told at t/T = i/I, without a look at the words; "
+    "a good model is better above all where this rule is wrong (off rule)",
+    "auc": "higher is better, 0.5 is chance: told words rank above untold ones by P/(P+F), the "
+    "share of PAST in PAST and FUTURE",
+    "accuracy": "higher is better: the larger of P and F is the true one",
+    "accuracy_off_rule": "higher is better: accuracy where the rule is wrong",
+    "category_accuracy": "higher is better: the largest of P, F and R (REDUNDANT) is the true one",
+    "category_accuracy_off_rule": "higher is better: category accuracy where the rule is wrong",
+    "flips": "higher is better: words that turn from FUTURE to PAST when they are translated",
+    "redundant_auc": "higher is better, 0.5 is chance: words without a link rank above others by R",
+    "past at t/T = 0 .. 1": "should rise from 0 to 1: mean P of linked words from start to end",
+    "future_start": "higher is better: mean F of linked words at the start",
+    "future_end": "lower is better: mean F of linked words at the end",
+    "aer": "lower is better: error rate of the links from each word to the place where it turns",
+    "omission_word_auc": "higher is better, 0.5 is chance: words that a target leaves out rank "
+    "above the others by F at its end",
+}
 _SEED = 1  # all models are measured with the same deleted phrases
 
 
@@ -71,6 +89,10 @@ class SeparationReport:
                     f"{field.name.replace('_', ' '):30}{_cell(values[0])}{_cell(values[1])}"
                 )
         return [*shown, f"{'omission word auc':30}{_cell(self.omission_auc)}"]
+
+    def meanings(self) -> list[tuple[str, str]]:
+        """Says for each line what it is and which direction is better."""
+        return [(name.replace("_", " "), meaning) for name, meaning in _MEANINGS.items()]
 
 
 def read_aligned_pairs(

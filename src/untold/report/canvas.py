@@ -19,6 +19,9 @@ __all__ = ["LETTER", "LINE", "MARGIN", "Block", "Canvas", "render", "stack_block
 MARGIN, LINE, LETTER = 0.2, 0.22, 0.082  # inches: around all, a line of text, a small letter
 _DOTS = 160  # of a PNG, per inch
 _STYLE = {"font.size": 9.0, "svg.hashsalt": "untold"}
+# Matplotlib's own font of boxes would be used without a word; older versions have none.
+_STYLE |= {key: False for key in ("font.enable_last_resort",) if key in matplotlib.rcParams}
+_MOST_NAMED = 20  # characters in one message
 _METADATA = {"png": {"Software": None}, "svg": {"Date": None}}  # the same input, the same bytes
 
 
@@ -78,7 +81,7 @@ def render(draw: Callable[[], Figure], texts: Iterable[str], kind: str) -> bytes
     families, missing = families_for(texts)
     if missing:
         print(
-            f"untold: no font here has {missing[:20]}: boxes stand for them in the picture; "
+            f"untold: no font here has {_name(missing)}: boxes stand for them in the picture; "
             "install one, such as Noto Sans CJK",
             file=sys.stderr,
         )
@@ -87,6 +90,13 @@ def render(draw: Callable[[], Figure], texts: Iterable[str], kind: str) -> bytes
         warnings.filterwarnings("ignore", message="Glyph ")  # the message above says it once
         draw().savefig(file, format=kind, dpi=_DOTS, metadata=_METADATA[kind])
     return file.getvalue()
+
+
+def _name(characters: str) -> str:
+    """Lists characters, those that nobody can see by their numbers."""
+    names = [c if c.isprintable() else f"U+{ord(c):04X}" for c in characters[:_MOST_NAMED]]
+    more = len(characters) - len(names)
+    return " ".join(names) + (f" and {more} more characters" if more else "")
 
 
 def wrap_text(text: str, letters: int) -> tuple[str, ...]:

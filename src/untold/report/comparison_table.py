@@ -10,7 +10,7 @@ from rich.table import Table
 from untold.evaluation.significance import PValues
 from untold.evaluation.speed_race import Speed
 from untold.evaluation.system_comparison import Comparison, Row, RunScores
-from untold.terminal import console as make_console
+from untold.terminal.safe_console import console as make_console
 
 __all__ = ["comparison_markdown", "comparison_record", "print_comparison"]
 

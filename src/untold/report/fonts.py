@@ -3,12 +3,16 @@
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 
 from matplotlib import font_manager
 
 __all__ = ["display_width", "families_for"]
 
 _OWN = "DejaVu Sans"
+# So many characters to a glyph has a font that draws the same box for all of a script, or nothing,
+# as Last Resort and Adobe Blank do.
+_SHARING = 10
 # These are tried first. Matplotlib takes each glyph from the first font that has it.
 _PREFERRED = (
     "Noto Sans CJK SC",
@@ -53,11 +57,19 @@ def display_width(text: str) -> int:
 
 def _without(characters: set[str], path: str) -> set[str]:
     """Returns the characters that the font has no glyph for."""
-    try:
-        known = font_manager.get_font(path).get_charmap()
-    except (OSError, RuntimeError):  # matplotlib cannot read this font
-        return characters
+    known = _drawn_by(path)
     return {character for character in characters if ord(character) not in known}
+
+
+@cache  # the charmap of a font that covers all of Unicode takes half a second
+def _drawn_by(path: str) -> frozenset[int]:
+    """Returns the characters that have a glyph of their own in a font file."""
+    try:
+        font = font_manager.get_font(path)
+        charmap = font.get_charmap()
+    except (OSError, RuntimeError):  # matplotlib cannot read this font
+        return frozenset()
+    return frozenset() if len(charmap) > _SHARING * font.num_glyphs else frozenset(charmap)
 
 
 def _others() -> dict[str, str]:

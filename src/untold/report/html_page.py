@@ -2,10 +2,12 @@
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from untold.errors import CONTROLS, escape_controls
 from untold.introspection.share_explanation import ShareExplanation
 from untold.report.json_records import share_document
 
@@ -13,8 +15,8 @@ __all__ = ["html_page", "share_page"]
 
 # Placeholders in page.html. The data cannot contain them, because every "<" in it is escaped.
 _TITLE, _DATA = "<!--title-->", "<!--data-->"
-# Inside <script>, only these characters could end it or be parsed as markup.
-_ESCAPES = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
+# Inside <script>, only the first could end it or be parsed as markup; no control stands there raw.
+_ESCAPED = re.compile(f"[<>&]|{CONTROLS.pattern}")
 
 
 def share_page(explanations: Sequence[ShareExplanation]) -> bytes:
@@ -26,5 +28,7 @@ def html_page(document: Mapping[str, Any]) -> str:
     """Puts a document (docs/explain.md) into the page; its texts cannot become markup."""
     template = files("untold.report").joinpath("page.html").read_text(encoding="utf-8")
     first = document["sentences"][0]["source"]["text"]
-    data = json.dumps(document, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
-    return template.replace(_TITLE, html.escape(first)).replace(_DATA, data)
+    title = html.escape(escape_controls(first))
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    data = _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return template.replace(_TITLE, title).replace(_DATA, data)

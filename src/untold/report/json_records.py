@@ -74,7 +74,7 @@ def pfrnn_json(explanations: Sequence[PfrnnExplanation]) -> bytes:
 
 def _json(document: Mapping[str, Any]) -> bytes:
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return f"{text}\n".encode()
+    return f"{text}\n".encode(errors="backslashreplace")  # as JSON writes a lone surrogate
 
 
 def _copied(row: Float[np.ndarray, " i"]) -> dict[str, Any]:

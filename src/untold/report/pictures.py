@@ -7,16 +7,17 @@ with it matplotlib, is imported when the picture is drawn.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
 
 from untold.durable import write_file
-from untold.errors import UntoldError
+from untold.errors import UntoldError, escape_controls
 from untold.introspection.explanation import Explanation
 from untold.registry import Registry
-from untold.terminal import console as make_console
+from untold.terminal.safe_console import console as make_console
 
 __all__ = [
     "PICTURES",
@@ -48,6 +49,7 @@ TABLES: Registry[Callable[[Sequence[Any]], list[RenderableType]]] = Registry(
         "pfrnn": "untold.report.pfrnn_table:pfrnn_table",
     },
 )
+_EXACT = {".json"}  # is read by programs; whatever people look at shows control characters
 _MODELS = {"pfrnn": "a model with past and future layers and no separator"}  # for errors, by kind
 
 
@@ -71,14 +73,32 @@ def write_explanations(path: Path, explanations: Sequence[Explanation]) -> None:
     """Writes all explanations to one file, which appears whole or not at all."""
     kind = _kind_of(explanations)
     check_format(path, kind)
-    write_file(path, PICTURES[f"{kind}{path.suffix.lower()}"](explanations))
+    suffix = path.suffix.lower()
+    shown = explanations if suffix in _EXACT else _with_visible_text(tuple(explanations))
+    write_file(path, PICTURES[f"{kind}{suffix}"](shown))
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
-    """Prints all explanations to the terminal."""
+    """Prints all explanations; on a terminal, control characters in their texts are visible."""
     console = console or make_console()
-    for part in TABLES[_kind_of(explanations)](explanations):
+    shown = _with_visible_text(tuple(explanations)) if console.is_terminal else explanations
+    for part in TABLES[_kind_of(explanations)](shown):
         console.print(part)
+
+
+def _with_visible_text(value: Any) -> Any:
+    """Makes control characters visible in all texts of a value, before their widths are measured.
+
+    XML forbids them, fonts lack them, and some turn the direction of a whole line.
+    """
+    if isinstance(value, str):
+        return escape_controls(value)
+    if isinstance(value, tuple):
+        return tuple(map(_with_visible_text, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **{name: _with_visible_text(part) for name, part in parts.items()})
+    return value
 
 
 def _kind_of(explanations: Sequence[Explanation]) -> str:

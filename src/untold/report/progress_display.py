@@ -16,7 +16,7 @@ from rich.table import Column
 from rich.text import Text
 
 from untold.feedback import Display, show_on
-from untold.terminal import console
+from untold.terminal.safe_console import console
 
 __all__ = ["ProgressBars", "ProgressLines", "ProgressMode", "error_console", "show"]
 
@@ -124,7 +124,7 @@ class _TimeColumn(ProgressColumn):
 
 @dataclass
 class _Line:
-    """What a log knows of one task."""
+    """Remembers what a log knows of one task."""
 
     what: str
     first: int

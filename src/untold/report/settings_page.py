@@ -11,6 +11,7 @@ from rich.table import Table
 
 from untold.config import BACKBONES, Config, ModelConfig, model_config_class
 from untold.config.schema import SectionSummary, Setting, describe_sections, summarise_section
+from untold.terminal.safe_console import console as make_console
 
 __all__ = ["print_settings", "settings_markdown", "settings_toml"]
 
@@ -44,7 +45,7 @@ _COMMENT: dict[str, Any] = {"width": 100, "initial_indent": "# ", "subsequent_in
 
 def print_settings(sections: Sequence[SectionSummary], console: Console | None = None) -> None:
     """Prints a table for each section, or a line for each setting if there is no terminal."""
-    console = console or Console(highlight=False)
+    console = console or make_console()
     for section in sections:
         if console.is_terminal:
             console.print(_terminal_table(section))

@@ -67,7 +67,9 @@ def save_model(path: Path, trained: TrainedModel, *, replace: bool = False) -> N
 
 def fill_model_directory(directory: Path, trained: TrainedModel) -> None:
     """Writes a model's files to a directory that the caller seals with a manifest."""
-    (directory / CONFIG).write_text(trained.config.model_dump_json(indent=1) + "\n")
+    (directory / CONFIG).write_text(
+        trained.config.model_dump_json(indent=1) + "\n", encoding="utf-8"
+    )
     trained.tokenizers.save(directory)
     write_tensors(directory / WEIGHTS, named_weights(trained.model))
 

@@ -38,8 +38,8 @@ def write_record(run: Path, config: Config, init: Path | None) -> None:
         "root": str(Path(config.data.root).absolute()),
     }
     with new_directory(run / SETTINGS, replace=True) as directory:
-        (directory / CONFIG).write_text(config.model_dump_json(indent=1) + "\n")
-        (directory / START).write_text(json.dumps(start, indent=1) + "\n")
+        (directory / CONFIG).write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        (directory / START).write_text(json.dumps(start, indent=1) + "\n", encoding="utf-8")
 
 
 def read_record(run: Path) -> RunRecord | None:

@@ -69,7 +69,9 @@ class Checkpoints:
             fill_model_directory(directory, trained)
             write_tensors(directory / OPTIMIZER, memory)
             document = {"progress": progress.as_json(), "facts": facts}
-            (directory / PROGRESS).write_text(json.dumps(document, indent=1) + "\n")
+            (directory / PROGRESS).write_text(
+                json.dumps(document, indent=1) + "\n", encoding="utf-8"
+            )
         written = step_directories(self.run / CHECKPOINTS)
         _remove(written[: written.index(path) + 1][: -self.keep])
 

@@ -68,6 +68,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     _check_accumulate(config, ProcessGroup.launched_processes())
     record = read_record(options.out)
     # These fail before anything is written.
+    _check_rates(config)
     check_files(config.data, None if record is None else record.root)
     check_loss_names(config.train)
     reward = _reward(config)
@@ -268,6 +269,15 @@ def _check_accumulate(config: Config, processes: int) -> None:
         raise UntoldError(
             f"train.accumulate = {config.train.accumulate} batches an update cannot be shared "
             f"evenly by {processes} processes: make it a multiple of {processes}"
+        )
+
+
+def _check_rates(config: Config) -> None:
+    """Refuses a minimum above the maximum; models that were trained so can still be loaded."""
+    least, most = config.train.min_learning_rate, config.train.learning_rate
+    if least > most:
+        raise UntoldError(
+            f"train.min_learning_rate = {least:g} is above train.learning_rate = {most:g}: lower it"
         )
 
 

@@ -102,7 +102,7 @@ def prepare_tokenizers(
         say(str(long_words))
     with new_directory(directory, replace=True) as unfinished:
         tokenizers.save(unfinished)
-        (unfinished / "fingerprint").write_text(fingerprint)
+        (unfinished / "fingerprint").write_text(fingerprint, encoding="utf-8")
     return tokenizers
 
 
@@ -138,4 +138,4 @@ def _has(directory: Path, fingerprint: str) -> bool:
         verify_directory(directory)
     except UntoldError:
         return False
-    return (directory / "fingerprint").read_text() == fingerprint
+    return (directory / "fingerprint").read_text(encoding="utf-8") == fingerprint

@@ -1,5 +1,6 @@
 """Learning a vocabulary: no text kills the process, and Ctrl-C stops it at once."""
 
+import io
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +89,23 @@ def test_both_languages_count_in_a_huge_corpus(monkeypatch):
     config = TokenizerConfig(kind="char", size=40)
     both = train_tokenizers(config, ["abc"] * 300, ["xyz"] * 300)
     assert both.source.encode(["abcxyz"])[0].count(UNK) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_normal_text_gives_the_vocabulary_of_sentencepiece_itself(kind, monkeypatch):
+    seen, learn_vocabulary = [], module.learn_vocabulary
+
+    def noted(texts, options):
+        seen.append(options)
+        return learn_vocabulary(texts, options)
+
+    monkeypatch.setattr(tokenizer_module, "learn_vocabulary", noted)
+    texts = [*NORMAL, " two  spaces ", "語 語語", "word " * 150, "", "a▁b", "\t", "nul \0 here"]
+    learnt, itself = learn(texts, kind).model, io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=itself, **seen[0]
+    )
+    assert learnt == itself.getvalue()
 
 
 def test_normal_text_is_learnt_from_as_it_is():

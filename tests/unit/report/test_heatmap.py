@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from untold.introspection.copies import Copy
 from untold.introspection.sentence_sides import END
 from untold.introspection.share_explanation import ShareExplanation
-from untold.report import fonts
+from untold.report import canvas, fonts
 from untold.report.canvas import wrap_text
 from untold.report.fonts import display_width, families_for
 from untold.report.heatmap import heatmap_figure, heatmap_png, heatmap_svg
@@ -93,6 +93,37 @@ def test_missing_glyphs_are_said_once(
     assert heatmap_png([by_formula("布什 为 他", "Bush for him")])
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "为" in error and "Noto Sans CJK" in error
+
+
+def placeholder_fonts() -> dict[str, str]:
+    """Matplotlib's own font of boxes, which has a glyph for everything."""
+    return {e.name: e.fname for e in fonts.font_manager.fontManager.ttflist if "Last" in e.name}
+
+
+@pytest.mark.skipif(not placeholder_fonts(), reason="this matplotlib has no Last Resort font")
+def test_a_font_of_boxes_is_no_font(
+    by_formula: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = placeholder_fonts().values()
+    assert ord("为") in fonts.font_manager.get_font(path).get_charmap(), "the control"
+    monkeypatch.setattr(fonts, "_others", placeholder_fonts)
+    assert families_for(["a为"]) == (["DejaVu Sans"], "为")
+    drawn = heatmap_svg([by_formula("布什 为", "Bush for")])
+    assert b"DejaVuSans" in drawn and b"LastResort" not in drawn
+    assert "no font here has 为 什 布: boxes" in capsys.readouterr().err
+    monkeypatch.setattr(canvas, "_STYLE", {"font.size": 9.0})
+    assert b"LastResort" in heatmap_svg([by_formula("布什 为", "Bush for")]), "the control"
+
+
+def test_characters_that_no_font_here_has_are_named(
+    by_formula: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unassigned characters stand for those of any script without a font; all fonts are tried."""
+    unassigned = "".join(map(chr, range(0xE0F00, 0xE0F18)))
+    assert heatmap_png([by_formula(f"a {unassigned}", "b")])
+    error = capsys.readouterr().err
+    assert "no font here has U+E0F00 U+E0F01" in error
+    assert "U+E0F13 and 4 more characters: boxes stand for them" in error
 
 
 def test_nothing_is_said_when_all_can_be_written(

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from untold.errors import escape_controls
 from untold.introspection.copies import Copy
 from untold.introspection.share_explanation import ShareExplanation
 from untold.report.html_page import html_page
@@ -52,7 +53,7 @@ def test_texts_cannot_become_markup(by_formula: Make) -> None:
     plain, nasty = Reader(page(by_formula("a", "b"))), Reader(page(by_formula(NASTY, NASTY)))
     assert [tag for tag, _ in nasty.elements] == [tag for tag, _ in plain.elements]
     assert nasty.data()["sentences"][0]["source"]["text"] == NASTY
-    assert nasty.texts["title"][0].strip() == f"untold: {NASTY}"
+    assert nasty.texts["title"][0].strip() == f"untold: {escape_controls(NASTY)}"
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
         assert way not in page(by_formula("a", "b"))
 

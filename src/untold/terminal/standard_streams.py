@@ -21,7 +21,7 @@ class TerminalStream:
     """Writes text to a terminal, which obeys no control character of it but shows them."""
 
     def __init__(self, stream: Any) -> None:
-        # Under this name rich finds the stream: its own sequences must pass (see terminal.py).
+        # Under this name rich finds the stream: its own sequences must pass (see safe_console.py).
         self.rich_proxied_file = stream
 
     def write(self, text: str) -> int:
