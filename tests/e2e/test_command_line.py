@@ -39,6 +39,9 @@ max_length = 20
 """
 
 
+DATA = ("--set", "data.root=FOLDER", "--out", "OUT")
+
+
 def untold(*arguments: object, text: str | bytes = b"", code: int = 0) -> str:
     """Run the command line in a process of its own; returns what it printed, or its error."""
     run = subprocess.run(
@@ -170,7 +173,8 @@ def test_warm_start_says_what_was_taken_over(folder: Path) -> None:
         ),
         (["translate", "RUN", "--set", "decode.beam=" + "[" * 5000], "nested too deeply"),
         (["train", "CONFIG", "--set", "train.threads=100000"], "a whole number from 1 to 1,024"),
-        (["train", "CONFIG", "--set", "model.d_model=65536"], "needs about"),
+        (["train", "CONFIG", *DATA, "--set", "model.d_model=65536"], "needs about"),
+        (["train", "CONFIG", "--set", "data.root=nowhere"], "nowhere/train.src: no such file"),
         (["config", "zebra"], "unknown section zebra; known: data, data.train"),
         (["train", "absent.toml"], "no such configuration file"),
         (["train", "CONFIG", "--set", "train.stepz=1"], "did you mean train.steps?"),
@@ -182,6 +186,7 @@ def test_a_mistake_is_one_clear_line_and_exit_code_2(
     folder: Path, arguments: list[str], expected: str
 ) -> None:
     places = {"RUN": folder / "run", "CONFIG": folder / "config.toml", "OUT": folder / "sample"}
+    places["FOLDER"] = folder
     for name, place in places.items():
         arguments = [argument.replace(name, str(place)) for argument in arguments]
     error = untold(*arguments, text="x\n", code=2)

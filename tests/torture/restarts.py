@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -62,13 +63,13 @@ def launchers(way: str) -> list[list[object]]:
 
 
 def has_come(moment: str, out: Path, dice: random.Random) -> Callable[[], bool]:
-    """Tells when to kill; `starting` is any time between the start of Python and the first step."""
+    """Tells when to kill; `starting` is any time between the start of a worker and its updates."""
     if moment == "saving":
         return lambda: any((out / "checkpoints").glob(".tmp-*"))
     if moment == "training":
         step = dice.randint(1, 50)
         return lambda: records_so_far(out) >= step
-    end = time.monotonic() + dice.uniform(3, 8)
+    end = time.monotonic() + dice.uniform(0, 5)
     return lambda: time.monotonic() > end
 
 
@@ -87,9 +88,14 @@ def job(way: str, command: list[object]) -> Iterator[list[subprocess.Popen[str]]
         ]
 
 
-def outcome(way: str, command: list[object], due: Callable[[], bool], rank: int) -> str:
+def outcome(
+    way: str, command: list[object], watch: Callable[[], Callable[[], bool]], rank: int
+) -> str:
     """Runs a job, kills one of its workers, and says how torchrun ended."""
     with job(way, command) as processes:
+        while find_worker(processes, rank) is None:
+            time.sleep(0.05)
+        due = watch()
         while not due() and all(process.poll() is None for process in processes):
             time.sleep(0.002)
         worker = find_worker(processes, rank)
@@ -151,7 +157,8 @@ def main() -> None:
         for number, (way, moment, rank) in enumerate(cases):
             out, began = Path(name) / f"run-{number}", time.monotonic()
             out.mkdir()
-            ending = outcome(way, place.command(out), has_come(moment, out, dice), rank)
+            watch = partial(has_come, moment, out, dice)
+            ending = outcome(way, place.command(out), watch, rank)
             verdict, seconds = place.judge(ending, out), time.monotonic() - began
             counts[way, verdict] += 1
             print(f"{way}, {moment}, rank {rank}: {verdict} after {seconds:.0f} s", flush=True)

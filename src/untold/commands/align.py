@@ -43,7 +43,9 @@ def align(
     train_source: TrainSource = None,
     train_target: Annotated[list[Path] | None, typer.Option(help="And its translations.")] = None,
     aligner: Annotated[Path | None, typer.Option(help="Learn nothing: use a saved one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the links, i-j, to this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the links, i-j, to this file, even if it exists.")
+    ] = None,
     write_words: WriteWords = False,
     save: Annotated[Path | None, typer.Option(help="Keep the trained aligner here.")] = None,
     gold: Gold = None,

@@ -53,7 +53,9 @@ def evaluate(
     ] = None,
     alignments: Alignments = None,
     overlap: OverlapFlag = False,
-    out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
+    ] = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:

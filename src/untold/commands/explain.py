@@ -24,7 +24,8 @@ def explain(
         list[str] | None, typer.Option(help="Its translation, one for each source [the model's].")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A .html, .json, .png or .svg file [the terminal].")
+        Path | None,
+        typer.Option(help="A .html, .json, .png or .svg file, even if it exists [the terminal]."),
     ] = None,
     settings: Settings = None,
 ) -> None:
