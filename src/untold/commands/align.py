@@ -28,6 +28,9 @@ TrainSource = Annotated[
 WriteWords = Annotated[
     bool, typer.Option("--write-words", help="Write the words that links count beside them.")
 ]
+Out = Annotated[
+    Path | None, typer.Option(help="Write the links, i-j, to this file, even if it exists.")
+]
 Gold = Annotated[
     Path | None, typer.Option(help="True links, i-j sure, ipj possible: print the AER.")
 ]
@@ -43,9 +46,7 @@ def align(
     train_source: TrainSource = None,
     train_target: Annotated[list[Path] | None, typer.Option(help="And its translations.")] = None,
     aligner: Annotated[Path | None, typer.Option(help="Learn nothing: use a saved one.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the links, i-j, to this file, even if it exists.")
-    ] = None,
+    out: Out = None,
     write_words: WriteWords = False,
     save: Annotated[Path | None, typer.Option(help="Keep the trained aligner here.")] = None,
     gold: Gold = None,
