@@ -115,7 +115,7 @@ def test_a_model_built_on_a_plain_one_begins_as_it_to_the_last_bit(backbone, nam
     own = {key for key, _ in model.named_parameters() if key.startswith("past_future.")}
     assert set(report.new) == own and not report.ignored
     assert set(report.matched) == {key for key, _ in plain.named_parameters()}
-    assert f"{len(own)} new: past_future." in str(report)
+    assert f"{len(own)} new (past_future {len(own)})" in str(report)
     logits = [m.logits(forward(m).holistic) for m in (model, plain)]
     assert torch.equal(logits[0], logits[1])
     assert bool((forward(model).separated.past != 0).any()), "its capsules are at work already"

@@ -34,7 +34,7 @@ def test_a_run_in_pieces_is_one_in_one_go_bit_for_bit(start, tmp_path, joint):
 def test_copying_can_be_put_on_top_of_a_plain_model(start, tmp_path):
     start(tmp_path / "plain")
     _, lines = start(tmp_path / "copying", init=tmp_path / "plain", **COPYING)
-    assert any("5 new: copy_layer.key.weight" in line for line in lines)
+    assert any("5 new (copy_layer 5)" in line for line in lines)
     assert records(tmp_path / "copying", "train")
     settings = {"freeze_backbone": True, "best_by": "loss", "bow_weight": 0.5}
     frozen = {"model": SHAPE | {"copying": True, "separator": {"kind": "gdr"}}, "train": settings}

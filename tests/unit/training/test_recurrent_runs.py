@@ -37,7 +37,7 @@ def test_a_pfrnn_starts_from_an_rnmt_and_reports_its_losses(start, tmp_path):
     (line,) = [line for line in lines if "starting from" in line]
     taken = sum(1 for _ in load_model(tmp_path / "rnmt").model.named_parameters())
     assert f"{taken} tensors taken over; " in line
-    assert "new: backbone.layers." in line and "ignored" not in line
+    assert " new (backbone.layers " in line and "not used" not in line
     first = records(tmp_path / "pfrnn", "train")[0]
     assert first["past"] > 0 and first["future"] > 0
     assert first["loss"] > first["nll"] + 0.9 * (first["past"] + first["future"])

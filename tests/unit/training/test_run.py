@@ -209,7 +209,7 @@ def test_a_model_can_start_from_another(straight, start, tmp_path):
     sections = {"model": {"encoder_layers": 2}, "train": {"steps": 4, "save_every": 2}}
     result, lines = start(tmp_path, root=root, init=other, **sections)
     (line,) = [line for line in lines if "starting from" in line]
-    assert "tensors taken over; 12 new: backbone.encoder.1." in line
+    assert "tensors taken over; 12 new (backbone.encoder 12); " in line
     assert (at(tmp_path, 4) / "joint.model").read_bytes() == (
         at(other, 12) / "joint.model"
     ).read_bytes()
