@@ -12,9 +12,9 @@ import pytest
 # Most that each may count; lower these when the way becomes shorter (docs/architecture.md).
 LIMITS = {
     "update plain": {"depth": 9, "functions": 49, "files": 12, "values": 19},
-    "translate plain": {"depth": 8, "functions": 67, "files": 14, "values": 47},
+    "translate plain": {"depth": 8, "functions": 68, "files": 14, "values": 47},
     "update gdr": {"depth": 11, "functions": 102, "files": 20, "values": 71},
-    "translate gdr": {"depth": 10, "functions": 85, "files": 16, "values": 74},
+    "translate gdr": {"depth": 10, "functions": 86, "files": 16, "values": 74},
 }
 
 

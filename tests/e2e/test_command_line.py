@@ -149,8 +149,15 @@ def test_warm_start_says_what_was_taken_over(folder: Path) -> None:
         timeout=300,
     )
     assert run.returncode == 0, run.stderr
-    for words in ("tensors taken over", "new: ", "ignored: "):
-        assert words in run.stderr
+    (line,) = (line for line in run.stderr.split("\n") if "tensors taken over" in line)
+    shapes = "(16, 16) there and (18, 16) here"
+    assert f"such as backbone.encoder.0.ffn.inner.weight, {shapes}" in line
+    assert "6 of another shape (backbone.encoder 3, backbone.decoder 3)" in line
+    assert len(line) < 400 + len(str(folder)), "a summary, not a list"
+    names = (folder / "warm" / "warm_start.txt").read_text()
+    assert str(folder / "warm" / "warm_start.txt") in line
+    assert f"of another shape: backbone.encoder.0.ffn.inner.weight, {shapes}\n" in names
+    assert "taken over: backbone.encoder.0.attention.qkv.weight\n" in names
 
 
 @pytest.mark.parametrize(

@@ -281,3 +281,16 @@ def test_a_configuration_from_before_separators_is_one_without() -> None:
     config = parse_config_json(json.dumps(values), "text")
     assert config == Config()
     assert config.model.separator.kind == "none"
+
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = [*sorted((ROOT / "configs").glob("*.toml")), ROOT / "src/untold/commands/demo.toml"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_configuration_that_is_shipped_names_its_languages(path: Path) -> None:
+    data, unnamed = load_config(path).data, Config().data
+    assert data.source_language != unnamed.source_language
+    assert data.target_language != unnamed.target_language
+    name = path.stem
+    assert f"{data.source_language}-{data.target_language}" in name or name == "demo"

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated
@@ -70,8 +70,7 @@ def align(
     pairs = split_pairs(known.config if known else config, *texts)
     if gold and gold_links is not None:
         check_alignments(gold, gold_links, pairs)
-    with _place(save, out) as place:
-        trained = known or _train(config, corpora, texts, place)
+    trained = known or _train(config, corpora, texts, _place(save, out))
     ready = _seconds()
     links = _align(trained, pairs)
     _print_time("loading" if aligner else "training", ready - started)
@@ -143,7 +142,7 @@ def _train(
     config: "AlignerConfig",
     corpora: Sequence[tuple[Path, Path]],
     texts: tuple[list[str], list[str]],
-    place: Path,
+    place: AbstractContextManager[Path],
 ) -> "Aligner":
     """Trains on the corpora or, without any, on the texts that are to be aligned."""
     from untold.alignment.aligner_process import train_in_process
@@ -152,13 +151,13 @@ def _train(
     if corpora:
         read = [read_parallel(*files) for files in corpora]
         texts = [line for s, _ in read for line in s], [line for _, t in read for line in t]
-    with task("training the aligner") as begun:
+    with place as path, task("training the aligner") as begun:
 
         def report(done: int, total: int) -> None:
             begun.total = total
             begun.advance(done - begun.done)
 
-        return train_in_process(texts, config, place, report)
+        return train_in_process(texts, config, path, report)
 
 
 def _align(

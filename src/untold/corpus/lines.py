@@ -125,6 +125,8 @@ def count_lines_ahead(descriptor: int) -> int | None:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
     """Opens a file, and unpacks it if its name ends in .gz; errors name the file."""
+    if path.is_char_device() and not _has_an_end(path):
+        raise UntoldError(f"{path}: a device that never ends: name a file")
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             yield file
@@ -132,3 +134,9 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
         raise UntoldError(f"{path}: not a whole .gz file ({error}): get it again") from None
     except OSError as error:
         raise UntoldError(f"{path}: {reason_and_cure(error)}") from None
+
+
+def _has_an_end(device: Path) -> bool:
+    """Tells if a character device comes to an end: a terminal does, and the empty one."""
+    with open(device, "rb", buffering=0) as file:
+        return file.isatty() or device.samefile(os.devnull)

@@ -12,7 +12,7 @@ import torch
 from untold.config import Config, idle_settings
 from untold.corpus.batching import PairStore
 from untold.corpus.tokenizer import Tokenizers
-from untold.durable import lock_directory, remove_litter
+from untold.durable import lock_directory, remove_litter, write_file
 from untold.errors import UntoldError
 from untold.memory_estimate import Vocabularies, check_training
 from untold.models.build import build_model_for
@@ -41,6 +41,8 @@ from untold.training.validation import make_validator
 from untold.training.warm_start import WarmStart, warm_start
 
 __all__ = ["RunOptions", "TrainResult", "train"]
+
+NAMES = "warm_start.txt"
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,7 @@ def _train(
     if processes.is_main:
         write_record(options.out, config, init)
     model = _build(config, tokenizers, reporter)
-    warm = None if other is None else warm_start(model, other.model)
-    if warm is not None:
-        reporter.say(f"starting from {init}: {warm}")
+    warm = None if other is None else _warm_start(model, other, options, context)
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
     trained = TrainedModel(model.to(device), config, tokenizers)
@@ -215,6 +215,18 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
     return model
+
+
+def _warm_start(
+    model: Seq2Seq, other: TrainedModel, options: RunOptions, context: RunContext
+) -> WarmStart:
+    """Takes over weights and says so; unless all were, a file tells what became of each."""
+    warm, path = warm_start(model, other.model), options.out / NAMES
+    where = f"; every name is in {path}" if warm.new or warm.ignored else ""
+    if where and context.processes.is_main:
+        write_file(path, warm.listing().encode())
+    context.reporter.say(f"starting from {options.init}: {warm}{where}")
+    return warm
 
 
 def _freeze(model: Seq2Seq, warm: WarmStart | None, *, is_resumed: bool) -> None:

@@ -433,3 +433,13 @@ def test_the_fingerprint_of_a_directory_is_that_of_its_files(tmp_path):
     first = fingerprint_corpus(corpus, tmp_path)
     put(tmp_path / "d" / "train.jsonl", jsonl(rows()[:1]))
     assert fingerprint_corpus(corpus, tmp_path) != first
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/urandom"])
+def test_a_device_without_an_end_is_refused(device):
+    with pytest.raises(UntoldError, match=f"{device}: a device that never ends: name a file"):
+        list(read_lines(Path(device)))
+
+
+def test_the_empty_device_is_an_empty_file():
+    assert list(read_lines(Path("/dev/null"))) == []

@@ -31,8 +31,23 @@ def test_the_report_reads_as_a_sentence():
     same = warm_start(toy_model(), toy_model())
     assert str(same) == f"{len(list(toy_model().parameters()))} tensors taken over"
     report = str(warm_start(toy_model(tie_embeddings=False), toy_model(encoder_layers=3)))
-    assert "1 new: backbone.output.weight" in report
-    assert "12 ignored: backbone.encoder.2." in report
+    assert "; 1 new (backbone.output 1); 12 not used (backbone.encoder 12)" in report
+
+
+def test_a_summary_counts_by_module_and_shows_one_shape():
+    other = toy_model(decoder_layers=2, d_ffn=7)
+    model = toy_model(decoder_layers=3, d_ffn=19, separator={"kind": "gdr", "d_capsule": 5})
+    found = warm_start(model, other)
+    report = str(found)
+    assert "12 of another shape (backbone.encoder 6, backbone.decoder 6), such as" in report
+    assert "backbone.encoder.0.ffn.inner.weight, (7, 44) there and (19, 44) here; " in report
+    assert report.count(" there and ") == 1
+    heads = sum(name.startswith("past_future.") for name in found.new)
+    assert f"backbone.decoder {len(found.new) - 12 - heads}, past_future {heads})" in report
+    rows = found.listing().rstrip("\n").split("\n")
+    names = [row.partition(": ")[2].partition(",")[0] for row in rows]
+    assert sorted(names) == sorted({*found.matched, *found.new, *found.ignored})
+    assert found.listing().count(" there and ") == 12
 
 
 def test_the_other_model_stays_as_it_was():
