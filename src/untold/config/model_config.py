@@ -85,6 +85,8 @@ class SeparatorConfig(Section):
     """How a vote is compared with a capsule (gdr): by a product, or by the paper's network."""
     coverage: bool = True
     """Whether routing starts from what the steps before have covered (gdr)."""
+    token_coverage: bool = False
+    """Whether coverage also reads the token just said, and counts it (gdr)."""
     capsule_scale: bool = True
     """Whether each capsule is multiplied by a learnt factor."""
     fusion: Literal["ffn", "linear"] = "linear"

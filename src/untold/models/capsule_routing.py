@@ -26,6 +26,7 @@ __all__ = [
     "DotAgreement",
     "GuidedRouting",
     "MlpAgreement",
+    "Reading",
     "Routed",
     "RoutingPrior",
     "Separator",
@@ -195,42 +196,88 @@ class MlpAgreement(nn.Module):
         return scores.view(*keys.shape[:2], query.shape[2], keys.shape[2])
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The decoder at positions t of a target, or at one step of beams t: its states and input."""
+
+    states: Float[Tensor, "b t d"]
+    guide: Float[Tensor, "b t d"]  # the states, with the share of gradient that routing may give
+    tokens: Float[Tensor, "b t o"] | None  # embeddings of the tokens that were read last
+    begins: bool  # the first position has read BOS; so have all beams of a first step
+
+
 class RoutingPrior(nn.Module):
     """Adds prior logits to the routing: which source words the steps before have spoken of.
 
-        a_t = softmax_i <K z_t, U h_i> / sqrt(c)         the words that step t speaks of
-        covered_t[i] = sum over t' < t of a_t'[i]        how far word i was spoken of before t
+        a_t = softmax_i <K z_t + S E(y_t-1), U h_i> / sqrt(c)     the words that y_t-1 speaks of
+        covered_t[i] = sum over t' <= t of a_t'[i]                how far word i was spoken of
         b[i,j] += strength_j (covered_t[i] - 1/2) + <u_j, h_i>
 
     A decoder state knows well what it is about to say, and less well what was said long ago. The
     sum remembers that, and it grows with what was really said, not with the distance to the end.
-    The last term says what a word is by itself: function words tend to be redundant.
+    BOS speaks of nothing. The last term says what a word is by itself: function words tend to be
+    redundant.
+
+    Without `reads_token` the state alone is asked which words step t is about to speak of, S is
+    absent and the sum goes over t' < t.
     """
 
-    def __init__(self, widths: Widths, d_key: int, counts: tuple[int, int, int]) -> None:
+    def __init__(
+        self, widths: Widths, d_key: int, counts: tuple[int, int, int], *, reads_token: bool
+    ) -> None:
         super().__init__()
         self.key = nn.Linear(widths.source, d_key, bias=False)
         self.query = nn.Linear(widths.state, d_key, bias=False)
         self.word = nn.Linear(widths.source, sum(counts), bias=False)
+        self.token = nn.Linear(widths.output, d_key, bias=False) if reads_token else None
         signs = torch.tensor([1.0] * counts[0] + [-1.0] * counts[1] + [0.0] * counts[2])
         self.strength = nn.Parameter(_STRENGTH * signs)
         self.scale = d_key**-0.5
         nn.init.xavier_uniform_(self.key.weight)
         nn.init.xavier_uniform_(self.query.weight)
+        if self.token is not None:
+            nn.init.xavier_uniform_(self.token.weight)
         nn.init.zeros_(self.word.weight)
 
     def cast(self, states: Float[Tensor, "b i d"]) -> tuple[Tensor, Tensor]:
         """Returns what depends on the source alone: keys, and each word's own logits."""
         return self.key(states), self.word(states).transpose(1, 2)
 
+    def cover(
+        self,
+        keys: Float[Tensor, "b i c"],
+        mask: Bool[Tensor, "b i"],
+        read: "Reading",
+        covered: Float[Tensor, "b t i"] | None,
+    ) -> tuple[Float[Tensor, "b t i"], Float[Tensor, "b t i"]]:
+        """Adds up the focus: what is covered as each position sees it, and as it leaves it behind.
+
+        If `covered` is given, the positions are one step of several beams, and it holds what each
+        beam has covered before.
+        """
+        focus = self.focus(keys, mask, read)
+        if self.token is None:
+            before = focus.cumsum(1) - focus if covered is None else covered
+            return before, before + focus
+        if read.begins and covered is None:
+            focus = torch.cat([torch.zeros_like(focus[:, :1]), focus[:, 1:]], dim=1)
+        elif read.begins:
+            focus = torch.zeros_like(focus)
+        now = focus.cumsum(1) if covered is None else covered + focus
+        return now, now
+
     def focus(
         self,
         keys: Float[Tensor, "b i c"],
         mask: Bool[Tensor, "b i"],
-        guide: Float[Tensor, "b t d"],
+        read: "Reading",
     ) -> Float[Tensor, "b t i"]:
         """Returns the words that each position speaks of; sums to one over the real words."""
-        scores = (self.query(guide) * self.scale) @ keys.transpose(1, 2)
+        query = self.query(read.guide)
+        if self.token is not None:
+            assert read.tokens is not None
+            query = query + self.token(read.tokens) * read.tokens.shape[-1] ** 0.5
+        scores = (query * self.scale) @ keys.transpose(1, 2)
         return scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1)
 
     def prior(

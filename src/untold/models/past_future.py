@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from untold.config import SEPARATORS, ModelConfig
 from untold.models.backbone import Source, Widths
-from untold.models.capsule_routing import Routed, RoutingPrior
+from untold.models.capsule_routing import Reading, Routed, RoutingPrior
 from untold.models.layers import FeedForward
 from untold.models.translation_table import TranslationTable
 
@@ -48,7 +48,9 @@ class PastFuture(nn.Module):
         self.separator = SEPARATORS[settings.kind](settings, widths, d_capsule)
         self.coverage = None
         if settings.kind == "gdr" and settings.coverage and settings.num_iterations > 1:
-            self.coverage = RoutingPrior(widths, d_capsule, self.counts)
+            self.coverage = RoutingPrior(
+                widths, d_capsule, self.counts, reads_token=settings.token_coverage
+            )
         self.scale = None
         if settings.capsule_scale:
             # Squashed capsules are shorter than one: too short for heads over a vocabulary.
@@ -61,6 +63,11 @@ class PastFuture(nn.Module):
         self.heads = Heads(capsules, widths, to_state=settings.bca_direction == "capsule_to_state")
         if settings.lexicon:  # created last: it changes the random numbers of nothing else
             self.heads.lexicon = TranslationTable(vocabularies, settings.lexicon)
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Tells if separation needs the embeddings of the tokens that were read."""
+        return self.coverage is not None and self.coverage.token is not None
 
     def damp(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Returns x, but lets only a share of its gradient through to the backbone."""
@@ -80,21 +87,20 @@ class PastFuture(nn.Module):
     def separate(
         self,
         source: Source,
-        states: Float[Tensor, "b t d"],
+        read: Reading,
         covered: Float[Tensor, "b t i"] | None = None,
     ) -> Separated:
         """Separates the words of a source that was cast, as seen from decoder states.
 
-        The states are those of a whole target, one position after another. If `covered` is given,
-        they are one step of several beams, and it holds what each beam has covered before.
+        `read` holds a whole target, one position after another. If `covered` is given, it is one
+        step of several beams, and `covered` is what each beam has covered before.
         """
-        guide, votes, prior = self.damp(states), source.votes, None
+        votes, prior = source.votes, None
         if self.coverage is not None:
             *votes, keys, words = votes
-            focus = self.coverage.focus(keys, source.mask, guide)
-            before = focus.cumsum(1) - focus if covered is None else covered
-            prior, covered = self.coverage.prior(words, before), before + focus
-        routed = self.separator(tuple(votes), source.mask, guide, prior)
+            seen, covered = self.coverage.cover(keys, source.mask, read, covered)
+            prior = self.coverage.prior(words, seen)
+        routed = self.separator(tuple(votes), source.mask, read.guide, prior)
         past, future, _ = routed.capsules.split(self.counts, dim=2)
         if self.scale is not None:
             past = past * self.scale[: self.counts[0], None]
@@ -102,7 +108,7 @@ class PastFuture(nn.Module):
         parts = routed.assignments.split(self.counts, dim=-1)
         shares = torch.stack([part.sum(-1) for part in parts], dim=-1)
         past, future = past.flatten(2), future.flatten(2)
-        fused = self.fusion(states, torch.cat([past, future], dim=-1))
+        fused = self.fusion(read.states, torch.cat([past, future], dim=-1))
         return Separated(routed, past, future, shares, fused, covered)
 
 

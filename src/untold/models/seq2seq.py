@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source
+from untold.models.capsule_routing import Reading
 from untold.models.copy_mechanism import Copied, CopyLayer
 from untold.models.past_future import PastFuture, Separated
 
@@ -146,10 +147,12 @@ class CoveringState:
 
     backbone: DecoderState
     covered: Float[Tensor, "r i"]
+    begins: bool = False  # nothing was read yet, not even BOS
 
     def select(self, rows: Int[Tensor, " s"]) -> "CoveringState":
         """Keeps the hypotheses at `rows`."""
-        return CoveringState(self.backbone.select(rows), self.covered.index_select(0, rows))
+        covered = self.covered.index_select(0, rows)
+        return CoveringState(self.backbone.select(rows), covered, self.begins)
 
 
 class Seq2Seq(nn.Module):
@@ -191,7 +194,8 @@ class Seq2Seq(nn.Module):
         decoded = self.backbone.decode(source, prefix, attention=attention)
         separated = None
         if self.past_future is not None:
-            separated = self.past_future.separate(source, decoded.states)
+            read = self._reading(prefix, decoded.states, begins=True)
+            separated = self.past_future.separate(source, read)
         holistic, copied, signals = self._read_out(source, decoded, separated)
         states, inner = decoded.states, decoded.inner_states
         return Outputs(source, states, holistic, signals, separated, copied, inner)
@@ -243,7 +247,7 @@ class Seq2Seq(nn.Module):
         if self.past_future is None or self.past_future.coverage is None:
             return state
         b, i = source.mask.shape
-        return CoveringState(state, source.states.new_zeros(b * beams, i))
+        return CoveringState(state, source.states.new_zeros(b * beams, i), begins=True)
 
     def step(
         self,
@@ -254,18 +258,30 @@ class Seq2Seq(nn.Module):
         attention: bool = False,
     ) -> Step:
         """Scores the next token of every hypothesis after reading its token `last`."""
-        covered = None
+        covered, begins = None, False
         if isinstance(state, CoveringState):
-            covered, state = state.covered.view(*last.shape, -1), state.backbone
+            covered, begins = state.covered.view(*last.shape, -1), state.begins
+            state = state.backbone
         decoded, state = self.backbone.step(source, last, state, attention=attention)
         separated = None
         if self.past_future is not None:
-            separated = self.past_future.separate(source, decoded.states, covered)
+            read = self._reading(last, decoded.states, begins=begins)
+            separated = self.past_future.separate(source, read, covered)
             if separated.covered is not None:
                 state = CoveringState(state, separated.covered.flatten(0, 1))
         holistic, copied, signals = self._read_out(source, decoded, separated)
         logits = self.logits(holistic)
         return Step(logits if copied is None else copied.mix(logits), state, signals)
+
+    def _reading(
+        self, ids: Int[Tensor, "b t"], states: Float[Tensor, "b t d"], *, begins: bool
+    ) -> Reading:
+        """Joins decoder states with the embeddings of the tokens that were read, if needed."""
+        assert self.past_future is not None
+        damp, tokens = self.past_future.damp, None
+        if self.past_future.reads_tokens:
+            tokens = damp(nn.functional.embedding(ids, self.output_embedding()))
+        return Reading(states, damp(states), tokens, begins)
 
     def _read_out(
         self, source: Source, decoded: Decoded, separated: Separated | None

@@ -11,6 +11,7 @@ from untold.decoding import Sentences, search
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
 from untold.models.build import build_model
+from untold.models.capsule_routing import Reading
 from untold.models.past_future import PastFuture
 from untold.training.warm_start import warm_start
 
@@ -95,7 +96,7 @@ def test_source_state_and_output_may_differ_in_width(name, fusion):
     module = PastFuture(ModelConfig.model_validate(settings), Widths(13, 11, 7), (9, 9))
     source = module.cast(Source(torch.ones(2, 5, 13), torch.ones(2, 5, dtype=torch.bool)))
     states = torch.ones(2, 3, 11)
-    separated = module.separate(source, states)
+    separated = module.separate(source, Reading(states, states, torch.ones(2, 3, 7), begins=True))
     assert separated.past.shape == (2, 3, 2 * 3), "two capsules, half as wide as the output each"
     assert separated.fused.shape == (2, 3, 7)
     assert module.heads.bow_past(separated.past).shape == (2, 3, 7), "words are what is put out"

@@ -9,12 +9,14 @@ prefixes, so that the decoder does not learn to omit words.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untold.corpus.batching import Batch
 
 __all__ = ["SpanDeletion", "TargetWords", "delete_spans"]
+
+_SHORT = 3  # words of a short span at most
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,12 @@ class SpanDeletion:
     origin: Int[Tensor, "r t"]  # the position of each label in the whole sentence
 
 
-def delete_spans(batch: Batch, share: float) -> SpanDeletion | None:
+def delete_spans(batch: Batch, share: float, short: float = 0.0) -> SpanDeletion | None:
     """Chooses about this share of the sentences at random and deletes a random span of each.
 
     A span has at most half of the words and never includes the last one, since a sentence without
-    its end is a true prefix. None means that no sentence was chosen.
+    its end is a true prefix. A share of the spans, `short`, has at most three words: one missing
+    noun is harder to notice than a missing clause. None means that no sentence was chosen.
     """
     lengths = batch.target_mask.sum(1) - 1
     chance = torch.rand(3, len(lengths), device=lengths.device)
@@ -53,7 +56,7 @@ def delete_spans(batch: Batch, share: float) -> SpanDeletion | None:
     if not len(rows):
         return None
     lengths, chance = lengths[rows], chance[:, rows]
-    spans = 1 + (chance[1] * (lengths // 2)).long()
+    spans = _span_lengths(chance[1], lengths // 2, short)
     starts = (chance[2] * (lengths - spans)).long()
     places = torch.arange(int((lengths - spans).max()) + 1, device=rows.device)
     mask = places <= (lengths - spans)[:, None]
@@ -64,3 +67,14 @@ def delete_spans(batch: Batch, share: float) -> SpanDeletion | None:
     words = TargetWords(labels, mask, batch.labels[rows], batch.target_mask[rows])
     prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~mask, batch.special.pad)
     return SpanDeletion(rows, prefix, words, mask & (places > starts[:, None]), origin)
+
+
+def _span_lengths(
+    chance: Float[Tensor, " r"], longest: Int[Tensor, " r"], short: float
+) -> Int[Tensor, " r"]:
+    """Draws lengths from 1 to `longest` evenly, and a share of them from 1 to 3 at most."""
+    if not short:
+        return 1 + (chance * longest).long()
+    few = 1 + (chance / short * longest.clamp(max=_SHORT)).long()
+    any_length = 1 + ((chance - short) / (1 - short) * longest).long()
+    return torch.where(chance < short, few, any_length)

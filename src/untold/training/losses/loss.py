@@ -59,7 +59,7 @@ class LossContext:
 
         None means that no sentence of the batch was chosen.
         """
-        cut = delete_spans(self.batch, self.config.counterfactual)
+        cut = delete_spans(self.batch, self.config.counterfactual, self.config.short_spans)
         if cut is None:
             return None
         decoded = self.model.decode(self.outputs.source.select(cut.rows), cut.prefix)

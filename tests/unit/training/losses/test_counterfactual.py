@@ -116,3 +116,24 @@ def test_about_a_share_of_the_sentences_is_drawn():
     assert abs(len(cut.rows) - n * share) < 4 * deviation
     assert cut_of([4] * n, seed=3, share=0.0) is None
     assert cut_of([1, 0, 1], seed=3) is None
+
+
+@pytest.mark.parametrize("short", [0.5, 0.99])
+def test_a_share_of_the_spans_is_short(short):
+    """Lengths are drawn evenly from 1 to 3 for that share, and to half of the sentence else."""
+    torch.manual_seed(4)
+    batch = batch_of([40] * 2000)
+    found = delete_spans(batch, 1.0, short)
+    lengths = 40 - (found.words.mask.sum(1) - 1)
+    assert int(lengths.min()) >= 1 and int(lengths.max()) <= 20
+    expected = short + (1 - short) * 3 / 20
+    assert abs(float((lengths <= 3).float().mean()) - expected) < 0.04
+    ones = float((lengths == 1).float().mean())
+    assert abs(ones - (short / 3 + (1 - short) / 20)) < 0.04
+
+
+def test_short_spans_of_short_sentences_are_at_most_half():
+    found = delete_spans(batch_of([2, 3, 4, 5] * 50), 1.0, 0.9)
+    lengths = torch.tensor([2, 3, 4, 5] * 50) - (found.words.mask.sum(1) - 1)
+    assert bool((lengths <= torch.tensor([1, 1, 2, 2] * 50)).all())
+    assert bool((lengths >= 1).all())
