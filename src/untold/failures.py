@@ -13,7 +13,14 @@ from pathlib import Path
 
 from untold.errors import UntoldError
 
-__all__ = ["INTERNAL", "MISTAKE", "Failure", "explain_failure", "reason_and_cure"]
+__all__ = [
+    "INTERNAL",
+    "MISTAKE",
+    "Failure",
+    "explain_failure",
+    "reason_and_cure",
+    "refuse_endless_device",
+]
 
 MISTAKE = 2  # of the input or the machine; also the code of a wrong option
 INTERNAL = 70  # of untold; EX_SOFTWARE of sysexits.h
@@ -77,6 +84,19 @@ def reason_and_cure(error: OSError) -> str:
     """Says what the system refused, and what helps; the caller names the file."""
     cure = _CURES.get(error.errno or 0, "mend that and run the command again")
     return f"{error.strerror or error}: {cure}"
+
+
+def refuse_endless_device(path: Path) -> None:
+    """Refuses to read a device that never ends: any but a terminal and the empty one."""
+    try:
+        if not path.is_char_device() or path.samefile(os.devnull):
+            return
+        with open(path, "rb", buffering=0) as file:
+            if file.isatty():
+                return
+    except OSError:
+        return  # whoever opens it will say so
+    raise UntoldError(f"{path}: a device that never ends: name a file")
 
 
 def _explain_os_error(error: OSError) -> str:

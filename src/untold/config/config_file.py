@@ -17,6 +17,7 @@ from untold.config.refusals import check_section, check_section_json
 from untold.config.section import Section
 from untold.config.train_config import TrainConfig
 from untold.errors import UntoldError, shorten
+from untold.failures import refuse_endless_device
 
 __all__ = ["Config", "load_config", "override", "parse_config", "parse_config_json"]
 
@@ -62,6 +63,7 @@ class Config(Section):
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     """Reads a TOML file, applies `section.key=value` overrides (values in TOML) and checks it."""
+    refuse_endless_device(Path(path))
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")  # some editors begin a file with a mark
         values = _parse_toml(text, str(path))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from untold.errors import UntoldError
-from untold.failures import reason_and_cure
+from untold.failures import reason_and_cure, refuse_endless_device
 
 __all__ = [
     "count_lines",
@@ -125,8 +125,7 @@ def count_lines_ahead(descriptor: int) -> int | None:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
     """Opens a file, and unpacks it if its name ends in .gz; errors name the file."""
-    if path.is_char_device() and not _has_an_end(path):
-        raise UntoldError(f"{path}: a device that never ends: name a file")
+    refuse_endless_device(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             yield file
@@ -134,9 +133,3 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
         raise UntoldError(f"{path}: not a whole .gz file ({error}): get it again") from None
     except OSError as error:
         raise UntoldError(f"{path}: {reason_and_cure(error)}") from None
-
-
-def _has_an_end(device: Path) -> bool:
-    """Tells if a character device comes to an end: a terminal does, and the empty one."""
-    with open(device, "rb", buffering=0) as file:
-        return file.isatty() or device.samefile(os.devnull)
