@@ -418,6 +418,8 @@ def test_progress_counts_every_text_once(max_tokens: int, capsys: pytest.Capture
         counts.clear()
         list(one.stream(iter(TEXTS), window=2))
         assert sum(counts) == len(TEXTS)
+        if max(batch_tokens, max_tokens) < 64:
+            continue  # the longest of these pairs are refused
         counts.clear()
         one.score(pairs)
         assert sum(counts) == len(TEXTS)

@@ -6,7 +6,7 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 from rich.console import Console
@@ -24,9 +24,14 @@ ProgressMode = Literal["auto", "plain", "none"]
 _LINE_SECONDS = 10.0  # between two lines of a log
 
 
-@cache
 def error_console() -> Console:
-    """Makes the console of standard error, the same for lines and bars, which must not mix."""
+    """Returns the console of standard error, the same for lines and bars, which must not mix."""
+    return _console_of(sys.stderr)
+
+
+@lru_cache(maxsize=1)
+def _console_of(_stream: object) -> Console:
+    """Makes a console anew when standard error is another stream than before."""
     return console(stderr=True)
 
 
