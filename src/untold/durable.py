@@ -66,6 +66,7 @@ class _Process:
 def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
     """Yields a directory to fill; on success it appears whole at `path`, else nothing changes."""
     path = path.absolute()
+    remove_litter(path.parent)
     _refuse_existing(path, replace)
     temporary = _temporary_path(path, "tmp")
     try:
@@ -169,6 +170,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         with writing(path), open(path, "wb") as file:
             yield file
         return
+    remove_litter(path.parent)
     temporary = _temporary_path(path, "tmp")
     try:
         with writing(path):

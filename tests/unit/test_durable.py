@@ -297,6 +297,29 @@ def dead_pid():
     return process.pid
 
 
+@pytest.mark.parametrize("kind", ["directory", "file"])
+def test_the_next_start_removes_what_a_dead_writer_left(tmp_path, kind):
+    """Whatever the command: nobody else need tidy up."""
+    script = """
+        import os, sys
+        from pathlib import Path
+        from untold.durable import new_directory, new_file
+
+        with {"directory": new_directory, "file": new_file}[sys.argv[2]](Path(sys.argv[1])):
+            os._exit(1)
+    """
+    path = tmp_path / "result"
+    with start(script, path, kind) as process:
+        process.wait()
+    assert [each.name[:12] for each in tmp_path.iterdir()] == [".tmp-result-"], "the control"
+    if kind == "directory":
+        with new_directory(path) as folder:
+            (folder / "file").write_bytes(b"whole")
+    else:
+        write_file(path, b"whole")
+    assert [each.name for each in tmp_path.iterdir()] == ["result"]
+
+
 def test_only_the_litter_of_dead_processes_of_this_host_goes(tmp_path):
     with new_directory(tmp_path / "mine") as live:
         name = live.name.split("-")

@@ -76,8 +76,7 @@ def _account(out: Path) -> str:
     """Says which checkpoint the same command would go on from."""
     from untold.durable import is_complete
 
-    whole = [
-        path.name for path in sorted((out / "checkpoints").glob("step-*")) if is_complete(path)
-    ]
+    found = sorted((out / "checkpoints").glob("step-*"), key=lambda path: (len(path.name), path))
+    whole = [path.name for path in found if is_complete(path)]
     saved = f"the checkpoint {whole[-1]} is" if whole else "no checkpoint is"
     return f"{saved} saved in {out}; run the same command again to go on"

@@ -97,10 +97,7 @@ def _lines(file: Path | None) -> Iterator[str]:
 def _account(printed: int) -> str:
     if not printed:
         return "nothing was translated yet"
-    return (
-        f"the translations of {printed:,} lines were printed; to go on, give it the text from "
-        f"line {printed + 1:,} on"
-    )
+    return f"lines printed: {printed:,}; to go on, give it the text from line {printed + 1:,} on"
 
 
 def _announce_long(lines: Iterator[str]) -> Iterator[str]:
