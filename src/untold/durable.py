@@ -39,8 +39,7 @@ __all__ = [
 
 MANIFEST = "MANIFEST.json"
 LOCK = ".lock"
-# .tmp- is unfinished work. .old- is a directory that is being replaced: for an instant, between two
-# renames, it is the only copy.
+# .tmp- is unfinished; .old- is being replaced, and between two renames it is the only copy.
 _TEMPORARY_NAME = re.compile(
     r"\.(?P<kind>tmp|old)-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<started>\d+)-[0-9a-f]{8}"
 )

@@ -15,7 +15,7 @@ from untold.models.backbone import Widths
 
 B, S, T, D = 3, 5, 7, 13
 LENGTHS = torch.tensor([[5], [1], [4]])
-GUIDED = {name: "agreement.guide" for name in ("gdr-dot", "gdr-said", "gdr-mlp")} | {"clf": "guide"}
+GUIDED = dict.fromkeys(("gdr-dot", "gdr-said", "gdr-mlp"), "agreement.guide") | {"clf": "guide"}
 GUIDED |= {"attn": "guide"}
 
 
