@@ -45,7 +45,7 @@ $(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt  # the package a
 	touch $@
 
 $(DEV_INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt  # and what the tests need
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[align,dev,hf,rouge,zh]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[align,dev,files,hf,rouge,zh]'
 	touch $(INSTALLED) $@
 
 $(DOCS_INSTALLED): $(INSTALLED)

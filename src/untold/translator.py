@@ -52,7 +52,7 @@ class Translation(SignalsMixin[np.ndarray]):
 
 
 @dataclass(frozen=True)
-class _Segment:
+class _Part:
     """Holds a part of one text that the model translates at once; most texts are one segment."""
 
     text: int  # the place of the text in its list
@@ -275,7 +275,7 @@ class Translator:
         asked["copying"] = (attention or assignments) and self.copies
         return frozenset(name for name, wanted in asked.items() if wanted)
 
-    def _segments(self, texts: list[str], prefixes: list[str]) -> list[_Segment]:
+    def _segments(self, texts: list[str], prefixes: list[str]) -> list[_Part]:
         """Encodes texts; a blank one has no segment, and a prefix goes to the first of its text."""
         if prefixes and len(prefixes) != len(texts):
             raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
@@ -288,8 +288,8 @@ class Translator:
         for number, ids in enumerate(encoded):
             if texts[number].strip():
                 parts = [tuple(ids)] if len(ids) <= limit else self._split(ids)
-                segments.append(_Segment(number, parts[0], tuple(begins[number])))
-                segments += [_Segment(number, part, ()) for part in parts[1:]]
+                segments.append(_Part(number, parts[0], tuple(begins[number])))
+                segments += [_Part(number, part, ()) for part in parts[1:]]
         return segments
 
     def _split(self, ids: list[int]) -> list[tuple[int, ...]]:
@@ -304,7 +304,7 @@ class Translator:
         parts.append(tuple(ids[first:]))
         return [part for part in parts if source.decode(part).strip()] or parts[:1]
 
-    def _sentences(self, segments: list[_Segment], first: int) -> Sentences:
+    def _sentences(self, segments: list[_Part], first: int) -> Sentences:
         ids, mask = self.codec.pad_sources([segment.ids for segment in segments])
         words, prefixes = None, tuple(segment.prefix for segment in segments)
         if self.decode.coverage_penalty:

@@ -26,6 +26,7 @@ OWNERS = {
     "trace": {"evaluation/separation.py", "evaluation/separation_report.py"},
     "told": set(),
 }
+COMMANDS = ROOT / "commands"
 MODULES_IN_A_PACKAGE = 15
 
 
@@ -83,7 +84,9 @@ def snake(name: str) -> str:
 
 
 def test_no_package_has_too_many_modules():
-    sizes = Counter(path.parent for path in SOURCES if path.stem != "__init__")
+    # Commands are one module each, however many there are: a flat list that --help prints.
+    counted = [path for path in SOURCES if path.stem != "__init__" and path.parent != COMMANDS]
+    sizes = Counter(path.parent for path in counted)
     large = {str(k.relative_to(ROOT)): v for k, v in sizes.items() if v > MODULES_IN_A_PACKAGE}
     assert large == {}
 

@@ -1,0 +1,1 @@
+"""Checks translations in files: what they left out, and what nothing in the source explains."""
