@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from untold.commands.align import align
 from untold.commands.average import average
+from untold.commands.calibrate import calibrate
 from untold.commands.compare import compare
 from untold.commands.config import config
 from untold.commands.demo import demo
@@ -90,7 +91,7 @@ app = typer.Typer(
 )
 for _command in (
     *(train, translate, score, evaluate, align, compare),
-    *(explain, average, info, sample, demo, config),
+    *(explain, calibrate, average, info, sample, demo, config),
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
 
