@@ -2,6 +2,7 @@
 
 A span of target words is deleted: the source words that the model's own links tie to it are then
 omitted. A span of source words is deleted: the target words that they explain are then additions.
+Or a target word is replaced by a word of another sentence, which is an omission and an addition.
 Nobody has to label anything, and the text may be any parallel text that the model was not trained
 on. A word whose links are divided between the span and the rest has no label.
 """
@@ -12,7 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from untold.account.damage import DAMAGE_KINDS, candidate_spans, frequent_words
+from untold.account.damage import (
+    DAMAGE_KINDS,
+    candidate_spans,
+    frequent_words,
+    is_content_word,
+)
 from untold.account.evidence import (
     SEGMENT_EVIDENCE,
     SOURCE_EVIDENCE,
@@ -34,20 +40,18 @@ from untold.storage.calibration import (
 
 __all__ = ["SelfMade", "fit_calibration", "make_damage"]
 
-_LACKING, _DIVIDED = (
-    0.5,
-    0.15,
-)  # of a word's links: above the first it is lacking, below the second not
 _LEAST_SEGMENTS = 20
+_REPLACED = "replaced"
+_KINDS = (*DAMAGE_KINDS, _REPLACED)
+_LACKING, _DIVIDED = 0.5, 0.15  # shares of links: lacking from the first on, whole up to the second
 
 
 @dataclass(frozen=True)
 class SelfMade:
-    """A damaged pair, with a label for each word of the side that was left whole."""
+    """A damaged pair, with a label for each word of one side."""
 
     source: str
     target: str
-    side: str  # "source": its words may be omitted; "target": its words may be added
     lacking: Bool[np.ndarray, " n"]
     certain: Bool[np.ndarray, " n"]  # words that have a label
     kind: str
@@ -56,83 +60,112 @@ class SelfMade:
 def make_damage(
     reader: AccountReader, accounts: Sequence[PairAccount], side: str, seed: int
 ) -> list[SelfMade]:
-    """Damages each pair once, if possible, by a kind that is drawn at random.
+    """Damages each pair once, if possible, in a way that is drawn at random.
 
-    `side` is the side whose words become omissions ("source") or additions ("target"); words of the
-    other side are deleted.
+    `side` is the side whose words are labelled: those of the "source" become omissions, those of
+    the "target" additions.
     """
-    generator = np.random.default_rng(seed)
-    sides = [_Sides.of(each, side) for each in accounts]
-    frequent = frequent_words(each.texts for each in sides)
-    made = []
-    for account, both in zip(accounts, sides, strict=True):
-        order = generator.permutation(len(DAMAGE_KINDS)).tolist()
-        kinds = [DAMAGE_KINDS[k] for k in order]
-        found = (_damage(reader, account, both, (kind, frequent), generator) for kind in kinds)
-        made.append(next((each for each in found if each is not None), None))
+    damager = _Damager(reader, accounts, side, np.random.default_rng(seed))
+    made = (damager.damage(each) for each in accounts)
     return [each for each in made if each is not None]
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """One pair, seen from the side whose words are labelled; words of the other are deleted."""
+class _Damager:
+    """Draws the kind and the place of the damage."""
 
-    side: str
-    whole: tuple[Span, ...]
-    cut: tuple[Span, ...]
-    texts: tuple[str, ...]  # the words of the other side
-    ties: Float[np.ndarray, "whole cut"]  # how far each labelled word depends on each other word
+    def __init__(
+        self,
+        reader: AccountReader,
+        accounts: Sequence[PairAccount],
+        side: str,
+        generator: np.random.Generator,
+    ) -> None:
+        self.tokenizers, self.side, self.generator = reader.codec.tokenizers, side, generator
+        cut = [_other_side(each, side) for each in accounts]
+        self.frequent = frequent_words(_texts(pieces) for pieces in cut)
+        # Words that stand in for others, as pieces, from the targets of all pairs.
+        self.pool = [
+            each.target[span.start : span.stop]
+            for each in accounts
+            for span in display_spans(each.target)
+            if is_content_word(span_text(each.target, span), self.frequent)
+        ]
 
-    @classmethod
-    def of(cls, account: PairAccount, side: str) -> "_Sides":
-        source, target = display_spans(account.source), display_spans(account.target)
-        if side == "source":
-            ties = _merge_ties(account.links.T, source, target)
-            texts = tuple(span_text(account.target, span) for span in target)
-            return cls(side, source, target, texts, ties)
-        ties = _merge_ties(account.origins, target, source)
-        texts = tuple(span_text(account.source, span) for span in source)
-        return cls(side, target, source, texts, ties)
+    def damage(self, account: PairAccount) -> SelfMade | None:
+        """Tries the kinds in random order; None means that none is possible."""
+        for place in self.generator.permutation(len(_KINDS)).tolist():
+            kind = _KINDS[place]
+            found = self._replace(account) if kind == _REPLACED else self._delete(account, kind)
+            if found is not None:
+                return found
+        return None
 
+    def _delete(self, account: PairAccount, kind: str) -> SelfMade | None:
+        """Deletes words of the other side; those that depend on them are then lacking."""
+        pieces = _other_side(account, self.side)
+        spans, texts = display_spans(pieces), _texts(pieces)
+        for start, stop in candidate_spans(kind, texts, self.frequent, self.generator):
+            gone = spans[start].start, spans[stop - 1].stop
+            labels = self._labels(account, gone)
+            if labels is not None:
+                rest = (*pieces[: gone[0]], *pieces[gone[1] :])
+                changed = (
+                    (account.source, rest) if self.side == "source" else (rest, account.target)
+                )
+                return self._made(*changed, labels, kind)
+        return None
 
-def _merge_ties(
-    values: Float[np.ndarray, "n m"], rows: Sequence[Span], columns: Sequence[Span]
-) -> Float[np.ndarray, "r c"]:
-    """Averages over the pieces of labelled words and sums over those of the others."""
-    if not rows or not columns:
-        return np.zeros((len(rows), len(columns)))
-    merged = np.stack([values[span.start : span.stop].mean(0) for span in rows])
-    return np.stack([merged[:, span.start : span.stop].sum(1) for span in columns], axis=1)
+    def _replace(self, account: PairAccount) -> SelfMade | None:
+        """Puts other words in the place of target words, as a wrong translation does."""
+        spans, texts = display_spans(account.target), _texts(account.target)
+        for start, stop in candidate_spans("word", texts, self.frequent, self.generator):
+            gone = spans[start].start, spans[stop - 1].stop
+            drawn = self.pool[int(self.generator.integers(len(self.pool)))]
+            if self.side == "source":
+                labels = self._labels(account, gone)
+            else:
+                lacking = np.array([start <= k < stop for k in range(len(spans))])
+                labels = lacking, np.ones(len(spans), bool)
+            if labels is not None and drawn != account.target[gone[0] : gone[1]]:
+                target = (*account.target[: gone[0]], *drawn, *account.target[gone[1] :])
+                return self._made(account.source, target, labels, _REPLACED)
+        return None
 
-
-def _damage(
-    reader: AccountReader,
-    account: PairAccount,
-    both: _Sides,
-    what: tuple[str, frozenset[str]],
-    generator: np.random.Generator,
-) -> SelfMade | None:
-    kind, frequent = what
-    for start, stop in candidate_spans(kind, both.texts, frequent, generator):
-        lost = both.ties[:, start:stop].sum(1)
-        lacking = lost >= _LACKING
-        if not lacking.any():
-            continue
-        certain = lacking | (lost <= _DIVIDED)
-        gone = range(both.cut[start].start, both.cut[stop - 1].stop)
-        codec = reader.codec.tokenizers
-        source, target = account.source, account.target
-        if both.side == "source":
-            target = tuple(piece for k, piece in enumerate(target) if k not in gone)
+    def _labels(
+        self, account: PairAccount, gone: tuple[int, int]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Finds which words depend on the pieces that are gone; None if no word does."""
+        if self.side == "source":
+            ties, words = account.links[gone[0] : gone[1]].sum(0), display_spans(account.source)
         else:
-            source = tuple(piece for k, piece in enumerate(source) if k not in gone)
-        texts = (
-            codec.source.decode(codec.source.ids(source)),
-            codec.target.decode(codec.target.ids(target)),
-        )
-        if all(text.strip() for text in texts):
-            return SelfMade(*texts, both.side, lacking, certain, kind)
-    return None
+            ties, words = (
+                account.origins[:, gone[0] : gone[1]].sum(1),
+                display_spans(account.target),
+            )
+        lost = np.array([ties[word.start : word.stop].mean() for word in words])
+        lacking = lost >= _LACKING
+        return (lacking, lacking | (lost <= _DIVIDED)) if lacking.any() else None
+
+    def _made(
+        self,
+        source: Sequence[str],
+        target: Sequence[str],
+        labels: tuple[np.ndarray, np.ndarray],
+        kind: str,
+    ) -> SelfMade | None:
+        one, other = self.tokenizers.source, self.tokenizers.target
+        texts = one.decode(one.ids(source)), other.decode(other.ids(target))
+        if not all(text.strip() for text in texts):
+            return None
+        return SelfMade(texts[0], texts[1], labels[0], labels[1], kind)
+
+
+def _other_side(account: PairAccount, side: str) -> tuple[str, ...]:
+    return account.target if side == "source" else account.source
+
+
+def _texts(pieces: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(span_text(pieces, span) for span in display_spans(pieces))
 
 
 def fit_calibration(

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +37,9 @@ Tokenize = Annotated[
 Alignments = Annotated[
     Path | None, typer.Option(help="Word alignments: measure past, future and redundant instead.")
 ]
+OmissionsFlag = Annotated[
+    bool, typer.Option("--omissions", help="With alignments: measure how omissions are found.")
+]
 OverlapFlag = Annotated[
     bool, typer.Option("--overlap", help="Measure what past and future bags know instead.")
 ]
@@ -49,9 +53,10 @@ def evaluate(
     tokenize: Tokenize = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     aligner: Annotated[
-        Path | None, typer.Option(help="For cdr: what untold align --save wrote.")
+        Path | None, typer.Option(help="For cdr, omissions: what untold align --save wrote.")
     ] = None,
     alignments: Alignments = None,
+    omissions: OmissionsFlag = False,
     overlap: OverlapFlag = False,
     out: Annotated[
         Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
@@ -70,11 +75,14 @@ def evaluate(
 
     check_output(out)
     say_outputs_if_stopped(out)
-    used = None if alignments is None else ("batch_tokens",)
+    if alignments is not None and aligner is not None and not omissions:
+        raise UntoldError("--aligner has no effect beside --alignments, unless with --omissions")
+    used = None if alignments is None or omissions else ("batch_tokens",)
     translator = load_translator(model, settings, used)
     texts = read_test_set(source, reference, print_notice)
-    if alignments is not None or overlap:
-        report = _measure_separation(translator, texts, alignments)
+    if alignments is not None or overlap or omissions:
+        measure = partial(_measure_omissions, aligner) if omissions else _measure_separation
+        report = measure(translator, texts, alignments)
         shown = [*report.lines(), *legend_lines(report.meanings())]
         print(json.dumps(asdict(report)) if as_json else "\n".join(shown))
         return
@@ -96,6 +104,28 @@ def _measure_separation(
     from untold.evaluation.bow_overlap import measure_overlap
 
     return measure_overlap(translator.models[0], list(zip(*texts, strict=True)))
+
+
+def _measure_omissions(
+    aligner: Path | None,
+    translator: "Translator",
+    texts: tuple[list[str], list[str]],
+    alignments: Path | None,
+) -> Any:
+    """Finds omissions that are made, and those of the model's own translations, in all ways."""
+    from untold.alignment.aligner import load_aligner
+    from untold.evaluation.omission_report import omission_report
+    from untold.evaluation.omission_scorers import omission_scorers
+    from untold.evaluation.omission_sets import damaged_sets, natural_set
+    from untold.evaluation.separation_report import read_aligned_pairs
+
+    if alignments is None:
+        raise UntoldError("--omissions needs --alignments: links say which words were left out")
+    links = None if aligner is None else load_aligner(aligner)
+    pairs = read_aligned_pairs(*texts, alignments)
+    scorers = omission_scorers(translator, links)
+    natural = natural_set(pairs, _translate(translator, texts[0], None), links)
+    return omission_report([*damaged_sets(pairs), natural], scorers)
 
 
 def _make_metrics(names: list[str], options: "MetricOptions") -> list[Any]:

@@ -58,7 +58,8 @@ class NoEffect:
 
 _SCORING = ("metrics", "tokenize", "lowercase", "aligner", "out")
 NO_EFFECT = (
-    NoEffect("evaluate", "alignments", ("overlap", *_SCORING), "which translates nothing"),
+    NoEffect("evaluate", "omissions", ("overlap", *_SCORING[:3], "out"), "which scores nothing"),
+    NoEffect("evaluate", "alignments", ("overlap", *_SCORING[:3], "out"), "which scores nothing"),
     NoEffect("evaluate", "overlap", (*_SCORING, "settings"), "which translates nothing"),
     NoEffect(
         "align",

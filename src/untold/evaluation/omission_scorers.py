@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from untold.account.evidence import SOURCE_EVIDENCE, segment_evidence, source_evidence
-from untold.account.pair_account import AccountReader, PairAccount
+from untold.account.pair_account import NO_ACCOUNT, AccountReader, PairAccount
 from untold.alignment.aligner import Aligner, split_pairs
 from untold.corpus.word_spans import Span, word_spans
 from untold.errors import UntoldError
@@ -179,11 +179,11 @@ class ContrastiveScorer(OmissionScorer):
         return scored
 
 
-def omission_scorers(
-    translator: Translator, aligner: Aligner | None, *, contrastive: bool
-) -> list[OmissionScorer]:
+def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[OmissionScorer]:
     """Makes every way that the model allows; the first is the model's own best."""
-    trained = next(each for each in translator.models if each.model.past_future is not None)
+    trained = next((each for each in translator.models if each.model.past_future), None)
+    if trained is None:
+        raise UntoldError(NO_ACCOUNT)
     past_future = trained.model.past_future
     assert past_future is not None
     found: list[OmissionScorer] = []
@@ -196,7 +196,7 @@ def omission_scorers(
     found += [SequenceScorer(trained, by_end=each) for each in (False, True)]
     if aligner is not None:
         found.append(AlignerScorer(aligner))
-    return [*found, ContrastiveScorer(translator)] if contrastive else found
+    return [*found, ContrastiveScorer(translator)]
 
 
 def _by_highest(words: Float[np.ndarray, " i"]) -> PairScores:

@@ -43,6 +43,7 @@ _RISE, _NEAR = 5 / 9, 4 / 9  # the parts of routing and of word order in the pri
 _TURNING = 0.1  # rises that sum to less are not scaled up: the word has hardly turned
 _NEARNESS = 2.0  # a link to the other end of the sentence is exp(-2) times as likely
 _NOTHING = 0.1  # the prior of nothing
+_SURE = 0.5
 _LEAST = 1e-6  # keeps divisors above zero
 
 
@@ -55,15 +56,20 @@ class Links:
     is_word: Bool[Tensor, "b i"]  # False at the end of a source and at padding
     origins: Float[Tensor, "b s i1"]  # b_t[i]: what explains each target word; nothing is last
 
-    def keep(self, rows: Int[Tensor, " r"], places: Int[Tensor, "r s"]) -> "Links":
-        """Keeps some sentences, and of each the target words at some places."""
+    def keep(
+        self,
+        rows: Int[Tensor, " r"],
+        places: Int[Tensor, "r s"],
+        linked: Bool[Tensor, "r s"],
+    ) -> "Links":
+        """Keeps some sentences, and of each the target words at some places that are linked."""
         s, i = self.words.shape[1:]
         places = places.clamp(max=s - 1)[..., None]
         return Links(
-            self.words[rows].gather(1, places.expand(-1, -1, i)),
+            self.words[rows].gather(1, places.expand(-1, -1, i)) * linked[..., None],
             self.nothing[rows],
             self.is_word[rows],
-            self.origins[rows].gather(1, places.expand(-1, -1, i + 1)),
+            self.origins[rows].gather(1, places.expand(-1, -1, i + 1)) * linked[..., None],
         )
 
     def categories(self) -> Float[Tensor, "b t i 3"]:
@@ -110,7 +116,7 @@ def find_links(
     by_word, by_nothing = chosen[:, :-1], chosen[:, -1]
     agreed = (by_word * by_source[:, :-1].mT).sum(1)
     doubt = (by_nothing + _NOTHING) / 2
-    nothing = (by_nothing + doubt / (doubt + agreed)) / 2
+    nothing = (by_nothing * doubt / (doubt + agreed)) ** _SURE
     words = _normalise(by_word) * (1 - nothing)[:, None]
     return Links(words, nothing, is_word, by_source.mT), unexplained + unexplained_too
 

@@ -73,7 +73,11 @@ class CounterfactualLinkLoss(TranslationTableLoss):
             return None
         cut, separated = context.counterfactual
         links, _ = context.once(_batch_links)
-        return links_loss(links.keep(cut.rows, cut.origin[:, :-1]), separated.shares, cut.after)
+        return links_loss(
+            links.keep(cut.rows, cut.origin[:, :-1], cut.words.mask[:, :-1]),
+            separated.shares,
+            cut.after,
+        )
 
 
 def links_loss(

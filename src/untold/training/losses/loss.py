@@ -59,7 +59,10 @@ class LossContext:
 
         None means that no sentence of the batch was chosen.
         """
-        cut = delete_spans(self.batch, self.config.counterfactual, self.config.short_spans)
+        config = self.config
+        cut = delete_spans(
+            self.batch, config.counterfactual, config.short_spans, config.replaced_spans
+        )
         if cut is None:
             return None
         decoded = self.model.decode(self.outputs.source.select(cut.rows), cut.prefix)

@@ -152,7 +152,7 @@ def test_after_a_cut_the_words_of_the_span_stay_untold():
     total = words.sum(1) + nothing
     origins = torch.rand(*words.shape[:2], words.shape[2] + 1)
     links = Links(words / total[:, None], nothing / total, batch.source_mask, origins)
-    found = links.keep(cut.rows, cut.origin[:, :-1]).categories()
+    found = links.keep(cut.rows, cut.origin[:, :-1], cut.words.mask[:, :-1]).categories()
     for row, (_, target) in enumerate(pairs):
         kept = cut.words.labels[row].tolist()  # targets have no word twice
         for step in range(int(cut.words.mask[row].sum())):
