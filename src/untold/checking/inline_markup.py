@@ -18,6 +18,7 @@ _CLOSING = ".,;:!?)]}»”’…\"'。，、；：！？）」』】"
 _OPENING = "([{«“„‚‘¿¡\"'（「『【"
 _EAST_ASIAN = re.compile(r"[\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff60]")
 _SIGNS = re.compile(r"[<>&%{}$\\_\0]")  # without them nothing below is markup
+_MAYBE = re.compile(rf"[<>&%{{}}$\\_\0{_LINE_BREAKS}]")
 _DEEPEST = 8  # layers of markup in markup, such as &amp;lt;b&amp;gt;
 
 # Possessive quantifiers and bounded names keep every search linear in the length of the text.
@@ -106,6 +107,8 @@ def _settle(
     step: Callable[[tuple[str, ...]], tuple[str, ...]], sides: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Repeats a step until nothing changes; what is nested too deeply loses its signs."""
+    if not any(_MAYBE.search(side) for side in sides):
+        return sides  # as most sentences are
     for _ in range(_DEEPEST):
         before, sides = sides, step(sides)
         if sides == before:
