@@ -39,7 +39,8 @@ def jsonl(pairs: Pairs) -> str:
 def po(pairs: Pairs) -> str:
     header = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
     texts = [
-        f"\n#: a.c:{number}\nmsgid {json.dumps(source)}\nmsgstr {json.dumps(target, ensure_ascii=False)}\n"
+        f"\n#: a.c:{number}\nmsgid {json.dumps(source)}\n"
+        f"msgstr {json.dumps(target, ensure_ascii=False)}\n"
         for number, (source, target) in enumerate(pairs)
     ]
     return header + "".join(texts)
@@ -62,8 +63,9 @@ def xliff_1(pairs: Pairs) -> str:
         for number, (source, target) in enumerate(pairs)
     ]
     return (
-        '<?xml version="1.0"?>\n<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
-        '<file original="a" datatype="plaintext" source-language="en" target-language="de">\n<body>\n'
+        '<?xml version="1.0"?>\n'
+        '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
+        '<file original="a" datatype="x" source-language="en" target-language="de">\n<body>\n'
         f"{''.join(units)}</body>\n</file>\n</xliff>\n"
     )
 

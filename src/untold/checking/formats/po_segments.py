@@ -37,12 +37,16 @@ class _Block:
     keywords: set[bytes] = field(default_factory=set)
     after_blank: bool = False
 
+    @property
+    def has_msgstr(self) -> bool:
+        return b"msgstr" in self.keywords
+
     def ends_before(self, content: bytes) -> bool:
         """Returns True if a line belongs to the next entry."""
-        if content.startswith(b"#~"):
+        if content.startswith(b"#~") or (content and self.after_blank and self.has_msgstr):
             return True
         if content.startswith(b"#"):
-            return bool(self.lines) and (b"msgstr" in self.keywords or self.after_blank)
+            return self.has_msgstr or (self.after_blank and bool(self.lines))
         keyword = _keyword(content)
         if keyword in (b"msgctxt", b"msgid"):
             return keyword in self.keywords or bool(self.keywords & {b"msgid", b"msgstr"})

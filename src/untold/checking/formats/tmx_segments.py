@@ -83,7 +83,7 @@ class _Languages:
         if self.options.target_language is not None:
             target = _best(variants, self.options.target_language)
         else:
-            target = self._other(variants, source)
+            target = None if source is None else self._other(variants, source)
         self.found |= {"source"} if source else set()
         self.found |= {"target"} if target else set()
         return source, target
@@ -104,8 +104,8 @@ class _Languages:
                 f"{shorten(self.options.target_language)}; there are {there}: {_CHOOSE}"
             )
 
-    def _other(self, variants: list[_Variant], source: _Variant | None) -> _Variant | None:
-        others = [each for each in variants if source is None or each.language != source.language]
+    def _other(self, variants: list[_Variant], source: _Variant) -> _Variant | None:
+        others = [each for each in variants if each.language != source.language]
         self.others.update(dict.fromkeys(each.language for each in others))
         if len(self.others) > 1:
             there = ", ".join(shorten(language) for language in self.seen)

@@ -20,8 +20,18 @@ from untold.errors import one_line
 __all__ = ["OpenElement", "XmlKind", "XmlUnit", "read_units"]
 
 _LINES_A_PARSER = 30_000  # libxml2 keeps the line of an element in 16 bits
-_MOST_PENDING = 1 << 18  # characters that are kept to go on from
-_MOST_READ_AGAIN = 1 << 26  # characters; a file of nothing but mistakes must not take for ever
+_MOST_PENDING = 1 << 24  # characters that are kept to go on from; libxml2 gives up before
+_MOST_READ_AGAIN = 100_000  # pieces; a file of nothing but mistakes must not take for ever
+# libxml2 looks for the semicolon behind a bare & in all that follows, and lxml ends a document at
+# an unknown entity without a word. With a semicolon at once both are mistakes where they stand.
+_BAD_REFERENCE = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);)")
+_REASONS = {  # words of libxml2, and ours
+    "no name": 'an "&" that begins no known entity: write &amp;, or the text of the entity',
+    f"{ord(UNDECODABLE)}": "bytes that do not fit the encoding: convert the file (iconv -t utf-8)",
+    f"0x{ord(UNDECODABLE):X}": "bytes that do not fit the encoding: convert the file to UTF-8",
+    "no element found": "holds no XML document: check the file",
+    "Document is empty": "holds no XML document: check the file",
+}
 _PLACE = re.compile(r",? line \d+(?:, column \d+)?")
 
 
@@ -63,6 +73,10 @@ class _Unclosed(Exception):
     """Says that a unit began within another one."""
 
 
+class _Ended(Exception):
+    """Says that the parser has ended the document without a word."""
+
+
 def read_units(path: Path, kind: XmlKind) -> Iterator[XmlUnit | Damage]:
     """Yields every unit that is well-formed, and a damage for each place that is not."""
     try:
@@ -70,12 +84,16 @@ def read_units(path: Path, kind: XmlKind) -> Iterator[XmlUnit | Damage]:
     except ImportError:
         raise needs_files(path, "lxml") from None
     stream = _UnitStream(etree, str(path), kind)
+    damaged = fed = False
     for piece in read_pieces(path, sorted({*kind.units, kind.division} - {""})):
         if isinstance(piece, Damage):
+            damaged = True
             yield piece
         else:
+            fed = True
             yield from stream.feed(piece)
-    yield from stream.close()
+    if fed or not damaged:
+        yield from stream.close()
 
 
 class _UnitStream:
@@ -87,7 +105,8 @@ class _UnitStream:
         self._header: Mapping[str, str] = {}
         self._unit: Any = None  # the unit that is open
         self._pending: list[Piece] = []  # begun units that the parser has not reported yet
-        self._pending_size = self._read_again = 0  # characters
+        self._pending_size = 0  # characters
+        self._read_again = 0  # pieces
         self._has_doctype = self._finished = self._skips = False
         self._last_line = 1
         self._begin(1)
@@ -103,8 +122,8 @@ class _UnitStream:
             self._keep(piece)
             self._last_line = piece.line + piece.text.count("\n")
             try:
-                yield from self._events(piece.text)
-            except self._etree.XMLSyntaxError as error:
+                yield from self._events(self._readable(piece))
+            except (self._etree.XMLSyntaxError, _Ended) as error:
                 yield self._damage(error)
                 pieces.extendleft(reversed(self._give_up()))
             except _Unclosed as error:
@@ -125,6 +144,12 @@ class _UnitStream:
                 for piece in self._give_up():
                     yield from self.feed(piece)
 
+    def _readable(self, piece: Piece) -> str:
+        """Returns the text of a piece, in which a bad reference cannot hide."""
+        if not piece.begins or "<!" in piece.text or self._unit is not None:
+            return piece.text  # in comments and CDATA an & is just that
+        return _BAD_REFERENCE.sub("&;", piece.text)
+
     def _begin(self, line: int) -> None:
         self._parser = self._etree.XMLPullParser(
             events=("start", "end"),
@@ -140,6 +165,7 @@ class _UnitStream:
         )
         self._first_line, self._unit, self._skips = line, None, False
         self._known = 0  # start tags that were fed to begin within open elements
+        self._has_root = False
 
     def _is_worn(self, line: int) -> bool:
         """Returns True if a new parser is due: entities are declared, or lines become too many."""
@@ -176,7 +202,7 @@ class _UnitStream:
         rest = self._pending[0 if self._unit is not None else 1 :]
         self._forget_pending()
         self._skips, self._finished = True, not self._open
-        self._read_again += sum(len(piece.text) for piece in rest)
+        self._read_again += len(rest)
         return rest if self._read_again <= _MOST_READ_AGAIN else []
 
     def _keep(self, piece: Piece) -> None:
@@ -206,6 +232,10 @@ class _UnitStream:
             raise problem
 
     def _start(self, element: Any) -> Iterator[Damage]:
+        if element.getparent() is None:
+            if self._has_root:
+                raise _Ended
+            self._has_root = True
         if self._known:
             self._known -= 1
             return
@@ -263,12 +293,12 @@ class _UnitStream:
         return self._first_line + (element.sourceline or 1) - 1
 
     def _damage(self, error: Any) -> Damage:
+        if isinstance(error, _Ended):
+            line = self._last_line if self._unit is None else self._line(self._unit)
+            return Damage(self._file, line, _REASONS["no name"])
         line = self._first_line + error.lineno - 1 if error.lineno else self._last_line
         message = _PLACE.sub("", error.msg.strip())
-        if f"0x{ord(UNDECODABLE):X}" in message:
-            reason = "bytes that do not fit the encoding: convert the file (iconv -t utf-8)"
-        elif "no element found" in message or "Document is empty" in message:
-            reason = "holds no XML document: check the file"
-        else:
-            reason = f"not well-formed XML ({message}): mend it"
-        return Damage(self._file, line, one_line(reason))
+        known = [ours for theirs, ours in _REASONS.items() if theirs in message]
+        return Damage(
+            self._file, line, one_line((*known, f"not well-formed XML ({message}): mend it")[0])
+        )
