@@ -123,29 +123,31 @@ def test_what_polib_writes_is_read_and_stands_on_its_line(tmp_path_factory, entr
     assert all(lines[segment.line - 1].startswith("msgstr") for segment in segments)
 
 
+BROKEN = [
+    'msgid "broken\nmsgstr "kaputt"\n',
+    'msgid "broken"\nmsgstr "kaputt\n',
+    'msgid "bro"ken"\nmsgstr "kaputt"\n',
+    'msgid "broken"\nmsgst "kaputt"\n',
+    'msgid "broken"\nnonsense\nmsgstr "kaputt"\n',
+    'msgid "broken"\n',
+    'msgid "broken"\nmsgstr "kaputt"\nmsgstr "zweimal"\n',
+    'msgid "broken"\nmsgstr[x] "kaputt"\n',
+    "msgid broken\nmsgstr kaputt\n",
+    'msgid "broken\\"\nmsgstr "kaputt"\n',
+]
+ALONE = [
+    'msgstr "kaputt"\n',
+    '"kaputt"\n',
+]  # belong to the entry before if no blank line parts them
+
+
 @pytest.mark.parametrize(
-    "entry",
-    [
-        'msgid "broken\nmsgstr "kaputt"\n',
-        'msgid "broken"\nmsgstr "kaputt\n',
-        'msgid "bro"ken"\nmsgstr "kaputt"\n',
-        'msgid "broken"\nmsgst "kaputt"\n',
-        'msgid "broken"\nnonsense\nmsgstr "kaputt"\n',
-        'msgid "broken"\n',
-        'msgstr "kaputt"\n',
-        '"kaputt"\n',
-        'msgid "broken"\nmsgstr "kaputt"\nmsgstr "zweimal"\n',
-        'msgid "broken"\nmsgstr[x] "kaputt"\n',
-        "msgid broken\nmsgstr kaputt\n",
-        'msgid "broken\\"\nmsgstr "kaputt"\n',
-    ],
+    ("entry", "blank"),
+    [*((each, "") for each in BROKEN), *((each, "\n") for each in (*BROKEN, *ALONE))],
 )
-@pytest.mark.parametrize("blank", ["\n", ""])
 def test_a_damaged_entry_costs_itself_and_names_its_line(tmp_path, entry, blank):
     before = f'#: a.c:1\nmsgid "The first one"\nmsgstr "Das erste"\n{blank}'
     after = f'{blank}#, fuzzy\nmsgid "The last one"\nmsgstr "Das letzte"\n'
-    if not blank and entry.startswith(("msgstr", '"')):
-        pytest.skip("without a blank line it belongs to the entry before")
     segments, damages = read(tmp_path / "a.po", HEADER.format("UTF-8") + before + entry + after)
     assert [s.unchecked for s in segments][:1] == [""]
     assert texts(segments) == [("The first one", "Das erste"), ("The last one", "Das letzte")]

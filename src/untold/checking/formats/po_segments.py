@@ -29,7 +29,7 @@ _INNER_BREAKS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
 @dataclass
-class _Block:
+class _EntryLines:
     """The lines of one entry as they come in."""
 
     comments: list[bytes] = field(default_factory=list)
@@ -83,9 +83,9 @@ def read_po_segments(path: Path, options: ReadOptions) -> Iterator[Segment | Dam
         yield from _entry(block, str(path), charset, polib)
 
 
-def _blocks(path: Path) -> Iterator[_Block | Damage]:
+def _blocks(path: Path) -> Iterator[_EntryLines | Damage]:
     """Cuts a file into entries; obsolete ones, which begin with #~, are left out."""
-    block = _Block()
+    block = _EntryLines()
     for line in read_raw_lines(path):
         if isinstance(line, Damage):
             yield line
@@ -93,13 +93,13 @@ def _blocks(path: Path) -> Iterator[_Block | Damage]:
         if block.ends_before(line[1].strip()):
             if block.lines:
                 yield block
-            block = _Block()
+            block = _EntryLines()
         block.add(line)
     if block.lines:
         yield block
 
 
-def _entry(block: _Block, file: str, charset: str, polib: Any) -> Iterator[Segment | Damage]:
+def _entry(block: _EntryLines, file: str, charset: str, polib: Any) -> Iterator[Segment | Damage]:
     lines = []
     for number, content in block.lines:
         text = _decode(content, charset)
@@ -124,7 +124,9 @@ def _entry(block: _Block, file: str, charset: str, polib: Any) -> Iterator[Segme
         yield from _segments(entry, block, file, forms)
 
 
-def _segments(entry: Any, block: _Block, file: str, forms: dict[int, int]) -> Iterator[Segment]:
+def _segments(
+    entry: Any, block: _EntryLines, file: str, forms: dict[int, int]
+) -> Iterator[Segment]:
     comments = [comment.decode("utf-8", "replace") for comment in block.comments]
     flags = {flag.strip() for each in comments if each[1:2] == "," for flag in each[2:].split(",")}
     ignored = ignored_kinds("\n".join(each.lstrip("#.") for each in comments))
@@ -145,7 +147,7 @@ def _keyword(content: bytes) -> bytes:
     return found[1] if found else b""
 
 
-def _charset(block: _Block) -> str:
+def _charset(block: _EntryLines) -> str:
     found = _CHARSET.search(b"\n".join(content for _, content in block.lines))
     # Templates say CHARSET until somebody fills in the real one.
     return (
