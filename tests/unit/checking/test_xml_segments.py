@@ -212,6 +212,22 @@ def test_prefixes_and_foreign_elements(tmp_path):
     assert (texts(segments), damages) == ([("a cat", "eine Katze")], [])
 
 
+def test_elements_around_are_entered_again_as_they_were(tmp_path):
+    text = (
+        '<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:1.2" xmlns:y="urn: odd" version="1.2">'
+        '<x:file source-language="en" target-language="de" y:z="a&#10;&quot;&lt;\'" xml:lang="en">'
+        '<x:body><y:z/><z:z><x:group translate="no">{0}{1}</x:group>{0}{1}{0}</z:z></x:body>'
+        "</x:file></x:xliff>"
+    )
+    inside = "<x:source>a cat</x:source><x:target>eine Katze</x:target>"
+    good = f'<x:trans-unit id="1">{inside}</x:trans-unit>'
+    bad = good.replace("eine", "&")
+    segments, damages = read(tmp_path / "a.xlf", text.format(good, bad), options("en", "de"))
+    assert texts(segments) == [("a cat", "eine Katze")] * 2
+    # Two units are broken, and the prefixes z and y are not what they should be.
+    assert len(damages) == 3
+
+
 # --- encodings and lines
 
 

@@ -19,6 +19,7 @@ __all__ = ["UNDECODABLE", "Piece", "read_pieces"]
 UNDECODABLE = "\uffff"
 _HANDLER = "untold.undecodable"
 _CHUNK = 1 << 16  # bytes
+_BEHIND = "/"  # where a unit ends
 _LONGEST_NAME = 100  # characters of a tag that a chunk may cut
 _BOMS = {  # UTF-32 comes first: the mark of UTF-16 begins it
     codecs.BOM_UTF32_LE: "utf-32",
@@ -40,12 +41,15 @@ class Piece:
 
     text: str
     line: int  # from 1: where it begins
-    begins: str  # the name of the element that begins here; "" for any other place
+    begins: str = ""  # the name of the unit or division that begins here
+    follows: bool = False  # True right behind the end of a unit
 
 
-def read_pieces(path: Path, names: Iterable[str]) -> Iterator[Piece | Damage]:
-    """Yields the text of a file, cut before each tag that begins an element of these names."""
-    tag = re.compile(rf"<(?:[\w.-]{{1,50}}:)?({'|'.join(names)})(?=[\s/>])")
+def read_pieces(path: Path, units: Iterable[str], division: str) -> Iterator[Piece | Damage]:
+    """Yields the text of a file, cut before each unit and division and behind each unit."""
+    ends, begins = "|".join(units), "|".join([*units, division] if division else units)
+    prefix = r"(?:[\w.-]{1,50}:)?"
+    tag = re.compile(rf"<(?:/{prefix}(?:{ends})\s*>|{prefix}(?P<begins>{begins})(?=[\s/>]))")
     rest, line = "", 1
     for chunk in _texts(path):
         if isinstance(chunk, Damage):
@@ -61,9 +65,14 @@ def read_pieces(path: Path, names: Iterable[str]) -> Iterator[Piece | Damage]:
 
 
 def _cut(text: str, line: int, tag: re.Pattern[str]) -> Iterator[Piece]:
-    begins = {found.start(): found[1] for found in tag.finditer(text)}
-    for start, stop in pairwise(sorted({0, *begins, len(text)})):
-        yield Piece(text[start:stop], line, begins.get(start, ""))
+    places = {0: "", len(text): ""}
+    for found in tag.finditer(text):
+        place = found.end() if found["begins"] is None else found.start()
+        places[place] = found["begins"] or _BEHIND
+    for start, stop in pairwise(sorted(places)):
+        name = places[start]
+        behind = name == _BEHIND
+        yield Piece(text[start:stop], line, "" if behind else name, behind)
         line += text.count("\n", start, stop)
 
 

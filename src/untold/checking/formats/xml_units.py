@@ -1,8 +1,8 @@
 """Streams the units of TMX and XLIFF files, and goes on behind damage.
 
 lxml's own recovery is not used: it drops characters and swallows units without a word. The parser
-here is strict. After a mistake a new one begins at the next unit, inside the elements that were
-open. Entities are never expanded and nothing outside the file is read.
+here is strict. After a mistake a new one begins where the unit ends or the next one begins, inside
+the elements that were open. Entities are never expanded and nothing outside the file is read.
 """
 
 import re
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 from untold.checking.formats.segment_rules import needs_files
 from untold.checking.formats.xml_text import UNDECODABLE, Piece, read_pieces
@@ -32,6 +33,7 @@ _REASONS = {  # words of libxml2, and ours
     "no element found": "holds no XML document: check the file",
     "Document is empty": "holds no XML document: check the file",
 }
+_XML = "http://www.w3.org/XML/1998/namespace"
 _PLACE = re.compile(r",? line \d+(?:, column \d+)?")
 
 
@@ -50,9 +52,8 @@ class OpenElement:
     """An element around a unit."""
 
     name: str  # without its namespace
-    tag: str
     attributes: Mapping[str, str]
-    namespaces: Mapping[str | None, str]
+    start_tag: str  # as it may be written again
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def read_units(path: Path, kind: XmlKind) -> Iterator[XmlUnit | Damage]:
         raise needs_files(path, "lxml") from None
     stream = _UnitStream(etree, str(path), kind)
     damaged = fed = False
-    for piece in read_pieces(path, sorted({*kind.units, kind.division} - {""})):
+    for piece in read_pieces(path, sorted(kind.units), kind.division):
         if isinstance(piece, Damage):
             damaged = True
             yield piece
@@ -102,6 +103,7 @@ class _UnitStream:
     def __init__(self, etree: Any, file: str, kind: XmlKind) -> None:
         self._etree, self._file, self._kind = etree, file, kind
         self._open: list[OpenElement] = []
+        self._space = ""  # the namespace of the root
         self._header: Mapping[str, str] = {}
         self._unit: Any = None  # the unit that is open
         self._pending: list[Piece] = []  # begun units that the parser has not reported yet
@@ -115,7 +117,7 @@ class _UnitStream:
         pieces = deque([piece])
         while pieces and not self._finished:
             piece = pieces.popleft()
-            if self._skips and not piece.begins:
+            if self._skips and not (piece.begins or piece.follows):
                 continue
             if self._skips or (piece.begins and self._is_worn(piece.line)):
                 self._begin_again(piece)
@@ -180,21 +182,10 @@ class _UnitStream:
         self._begin(piece.line)
         self._has_doctype = False
         self._known = len(self._open)
-        self._parser.feed(self._start_tags().encode())
-
-    def _start_tags(self) -> str:
-        nested: Any = None
-        for each in self._open:
-            arguments = dict(each.attributes), dict(each.namespaces)
-            if nested is None:
-                nested = self._etree.Element(each.tag, *arguments)
-            else:
-                nested = self._etree.SubElement(nested, each.tag, *arguments)
-        nested.append(self._etree.ProcessingInstruction("cut"))
-        return self._etree.tostring(nested.getroottree(), encoding="unicode").split("<?cut")[0]
+        self._parser.feed("".join(each.start_tag for each in self._open).encode())
 
     def _give_up(self) -> list[Piece]:
-        """Leaves the parser, and returns what a new one, which begins at a unit, has to read.
+        """Leaves the parser, and returns what a new one has to read, from the next unit on.
 
         It cannot begin if the elements around are not known.
         """
@@ -263,9 +254,9 @@ class _UnitStream:
         if name == self._kind.header:
             self._header = dict(element.attrib)
         if not self._open:
+            self._space = element.tag.rpartition("}")[0]
             self._has_doctype = bool(element.getroottree().docinfo.doctype)
-        around = OpenElement(name, element.tag, dict(element.attrib), dict(element.nsmap))
-        self._open.append(around)
+        self._open.append(OpenElement(name, dict(element.attrib), _start_tag(element)))
 
     def _end(self, element: Any) -> Iterator[XmlUnit]:
         if self._unit is None:
@@ -286,8 +277,7 @@ class _UnitStream:
     def _name(self, element: Any) -> str:
         """Returns the name without the namespace of the document; other names are left whole."""
         space, _, name = element.tag.rpartition("}")
-        root = self._open[0].tag.rpartition("}")[0] if self._open else space
-        return name if space == root else element.tag
+        return name if space == self._space or not self._open else element.tag
 
     def _line(self, element: Any) -> int:
         return self._first_line + (element.sourceline or 1) - 1
@@ -302,3 +292,20 @@ class _UnitStream:
         return Damage(
             self._file, line, one_line((*known, f"not well-formed XML ({message}): mend it")[0])
         )
+
+
+def _start_tag(element: Any) -> str:
+    """Writes a start tag on one line; lxml would refuse odd namespaces that it has read."""
+    written = [_qualified(element.tag, {element.nsmap.get(element.prefix): element.prefix})]
+    for prefix, space in element.nsmap.items():
+        written.append(f"{f'xmlns:{prefix}' if prefix else 'xmlns'}={quoteattr(space)}")
+    prefixes = {space: prefix for prefix, space in element.nsmap.items() if prefix}
+    for name, value in element.attrib.items():
+        written.append(f"{_qualified(name, {**prefixes, _XML: 'xml'})}={quoteattr(value)}")
+    return f"<{' '.join(written)}>"
+
+
+def _qualified(name: str, prefixes: Mapping[str | None, str | None]) -> str:
+    space, _, local = name.removeprefix("{").rpartition("}")
+    prefix = prefixes.get(space) if space else None
+    return f"{prefix}:{local}" if prefix else local
