@@ -1,0 +1,1 @@
+"""Reads one format of translations a module; untold.checking.segment_readers chooses among them."""
