@@ -1,7 +1,9 @@
 """The findings of a segment as JSON, in the layout of docs/check.md; every report starts from it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from untold.checking.finding import CheckedSegment, Finding, JudgedSide
@@ -10,6 +12,7 @@ from untold.checking.segment import Damage
 __all__ = ["SUSPECTED_SIDE", "damage_record", "json_line", "marked_side", "segment_record"]
 
 SUSPECTED_SIDE = {"omission": "source", "addition": "target"}  # whose words a finding quotes
+_BLANKS = re.compile(r"\s*")
 
 
 def segment_record(checked: CheckedSegment, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -52,7 +55,9 @@ def marked_side(record: Mapping[str, Any], side: str) -> list[tuple[str, int | N
     places = {number: finding["characters"] for number, finding in own}
     if None in places.values():
         text = " ".join(words)
-        places = {n: _joined_place(words, each["start"], each["stop"]) for n, each in own}
+        ends = list(accumulate(len(word) + 1 for word in words))
+        starts = [0, *ends]
+        places = {n: (starts[each["start"]], ends[each["stop"] - 1] - 1) for n, each in own}
     parts, done = [], 0
     for number, (start, stop) in sorted(places.items(), key=lambda item: item[1]):
         parts += [(text[done:start], None), (text[start:stop], number)]
@@ -85,14 +90,15 @@ def _word_places(text: str, words: Sequence[str]) -> list[tuple[int, int]] | Non
     """Finds where each word stands in the text; None unless they are all that is in it."""
     places, place = [], 0
     for word in words:
-        place += len(text) - place - len(text[place:].lstrip())
+        place = _end_of_blanks(text, place)
         if not text.startswith(word, place):
             return None
         places.append((place, place + len(word)))
         place += len(word)
-    return None if text[place:].strip() else places
+    return places if _end_of_blanks(text, place) == len(text) else None
 
 
-def _joined_place(words: Sequence[str], start: int, stop: int) -> tuple[int, int]:
-    begin = sum(len(word) + 1 for word in words[:start])
-    return begin, begin + len(" ".join(words[start:stop]))
+def _end_of_blanks(text: str, place: int) -> int:
+    found = _BLANKS.match(text, place)
+    return found.end() if found else place
+
