@@ -12,6 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from untold.commands.align import align
 from untold.commands.average import average
+from untold.commands.check import check
+from untold.commands.clean import clean
 from untold.commands.compare import compare
 from untold.commands.config import config
 from untold.commands.demo import demo
@@ -89,8 +91,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for _command in (
-    *(train, translate, score, evaluate, align, compare),
-    *(explain, average, info, sample, demo, config),
+    *(train, translate, check, score, evaluate, align, compare),
+    *(explain, clean, average, info, sample, demo, config),
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
 

@@ -1,4 +1,4 @@
-"""The findings of a segment as JSON, in the layout of docs/check.md; every report starts from it."""
+"""The findings of a segment as JSON, as docs/check.md describes it; all reports start from it."""
 
 import json
 import re
@@ -101,4 +101,3 @@ def _word_places(text: str, words: Sequence[str]) -> list[tuple[int, int]] | Non
 def _end_of_blanks(text: str, place: int) -> int:
     found = _BLANKS.match(text, place)
     return found.end() if found else place
-

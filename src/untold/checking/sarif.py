@@ -76,9 +76,7 @@ def _rule(name: str, title: str, short: str, advice: str) -> dict[str, Any]:
     }
 
 
-def _results(
-    record: Mapping[str, Any], root: Path, seen: Counter[str]
-) -> Iterator[dict[str, Any]]:
+def _results(record: Mapping[str, Any], root: Path, seen: Counter[str]) -> Iterator[dict[str, Any]]:
     uri = _artifact(record["file"], root)
     if "damage" in record:
         message = f"This place could not be read: {record['damage']}"
@@ -134,7 +132,7 @@ def _level(probability: float) -> str:
 
 def _artifact(file: str, root: Path) -> dict[str, str]:
     relative = os.path.relpath(file, root)
-    if relative.split(os.sep)[0] == os.pardir:
+    if Path(relative).parts[:1] == (os.pardir,):
         return {"uri": Path(file).absolute().as_uri()}
     return {"uri": quote(os.fsencode(relative.replace(os.sep, "/"))), "uriBaseId": _ROOT}
 
