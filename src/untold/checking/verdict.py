@@ -78,7 +78,7 @@ class Tally:
 
     checked: int = 0
     unchecked: Counter[str] = field(default_factory=Counter)  # by reason
-    findings: Counter[FindingKind] = field(default_factory=Counter)
+    findings: Counter[str] = field(default_factory=Counter)  # by kind
     counted: Counter[str] = field(default_factory=Counter)  # findings that count, by file
     damages: int = 0
     known: int = 0  # findings that the baseline lists

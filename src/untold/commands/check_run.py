@@ -50,7 +50,7 @@ class CheckedFiles:
         """Refuses what cannot be read before a model is loaded."""
         from untold.checking.segment_readers import ReadOptions
 
-        given = {
+        given: dict[str, Any] = {
             "columns": None if columns is None else read_columns(columns),
             "source_language": languages[0],
             "target_language": languages[1],

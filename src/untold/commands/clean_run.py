@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class CorpusFiles:
 
         if len(self.inputs) == 2:
             return read_two_files(self.inputs[0], self.inputs[1])
-        given = {} if self.columns is None else {"columns": self.columns}
+        given: dict[str, Any] = {} if self.columns is None else {"columns": self.columns}
         return read_segments(self.inputs[0], ReadOptions(**given))
 
 
