@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -84,6 +85,5 @@ def install(monkeypatch: pytest.MonkeyPatch, *, separates: bool = True) -> None:
     model = SimpleNamespace(model=SimpleNamespace(past_future=object() if separates else None))
     translator.models = (model,)
     for command in ("check", "clean"):
-        monkeypatch.setattr(
-            sys.modules[f"untold.commands.{command}"], "load_translator", lambda *_: translator
-        )
+        module = import_module(f"untold.commands.{command}")
+        monkeypatch.setattr(module, "load_translator", lambda *_: translator)
