@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from untold.commands.align import align
 from untold.commands.average import average
+from untold.commands.calibrate import calibrate
 from untold.commands.check import check
 from untold.commands.clean import clean
 from untold.commands.compare import compare
@@ -92,7 +93,7 @@ app = typer.Typer(
 )
 for _command in (
     *(train, translate, check, score, evaluate, align, compare),
-    *(explain, clean, average, info, sample, demo, config),
+    *(explain, calibrate, clean, average, info, sample, demo, config),
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
 

@@ -116,15 +116,6 @@ class Translator:
         """Tells if a model separates past and future."""
         return any(each.model.past_future is not None for each in self.models)
 
-    def require_separator(self) -> None:
-        """Raises an error that says how to get a model with past and future if this has none."""
-        if not self.separates:
-            raise UntoldError(
-                "the model does not separate past and future: train one with "
-                'model.separator.kind = "gdr", or add it to this one with --init and '
-                "train.freeze_backbone = true"
-            )
-
     @property
     def copies(self) -> bool:
         """Tells if a model can copy words of the source."""
@@ -275,7 +266,11 @@ class Translator:
     def _wanted(self, attention: bool, assignments: bool) -> frozenset[str]:
         """Names the signals that a search must collect."""
         if assignments and not self.separates:
-            self.require_separator()
+            raise UntoldError(
+                "the model does not separate past and future: train one with "
+                'model.separator.kind = "gdr", or add it to this one with --init and '
+                "train.freeze_backbone = true"
+            )
         asked = {"attention": attention, "assignments": assignments}
         asked["copying"] = (attention or assignments) and self.copies
         return frozenset(name for name, wanted in asked.items() if wanted)

@@ -87,7 +87,6 @@ def check(
     say_outputs_if_stopped(*outputs.paths)
     known = Baseline() if baseline is None else read_baseline(baseline)
     translator = load_translator(model, None)
-    translator.require_separator()
     run = CheckRun(rules, rules.shown(threshold), known)
     tally = run.check(translator, inputs, outputs)
     print_notice(tally.summary())

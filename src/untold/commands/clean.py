@@ -68,7 +68,6 @@ def clean(
     corpus.check_lengths()
     say_outputs_if_stopped(*outputs)
     translator = load_translator(model, None)
-    translator.require_separator()
     rule = KeepRule(keep, least, not drop_unchecked)
     cleaned = clean_corpus(translator, corpus, rule, scores)
     for line in cleaned.first_damages():

@@ -153,11 +153,13 @@ def clean_corpus(
         with writing(out):
             _score(translator, corpus, folder / "scores", cleaned)
         found = np.fromfile(folder / "scores", _SCORE)
+    # Where both sides of a pair are damaged, both are told, but it is one pair.
+    found = found[np.unique(found["line"], return_index=True)[1]]
     stays = choose_pairs(found, rule)
     cleaned.kept, cleaned.dropped = int(stays.sum()), int((~stays).sum())
     if scores is not None:
         _write_scores(scores, found)
-    _copy_lines(corpus, np.unique(found["line"][~stays]))
+    _copy_lines(corpus, found["line"][~stays])
     return cleaned
 
 

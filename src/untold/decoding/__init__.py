@@ -4,7 +4,7 @@ from untold.decoding.beam_search import SearchStep, beam_search, search
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.interface import Hypothesis, Scorable, Searchable, Sentences
 from untold.decoding.penalties import CoveragePenalty, length_penalty
-from untold.decoding.teacher_forcing import score_pairs
+from untold.decoding.teacher_forcing import score_pairs, token_log_probabilities
 
 __all__ = [
     "CoveragePenalty",
@@ -18,4 +18,5 @@ __all__ = [
     "length_penalty",
     "score_pairs",
     "search",
+    "token_log_probabilities",
 ]

@@ -14,7 +14,7 @@ from untold.decoding.penalties import CoveragePenalty, coverage_penalty, length_
 from untold.errors import UntoldError
 from untold.models.seq2seq import Signals
 
-__all__ = ["score_pairs"]
+__all__ = ["score_pairs", "token_log_probabilities"]
 
 _POSITIONS = 1024  # logits of so many positions are in memory at a time
 
@@ -33,7 +33,7 @@ def score_pairs(
     outputs = model(
         batch.source, batch.source_mask, batch.prefix, attention=attention or by_attention
     )
-    log_probs, signals = _log_probs(model, outputs, batch), outputs.signals
+    log_probs, signals = token_log_probabilities(model, outputs, batch), outputs.signals
     bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
     if bad:
         raise UntoldError(f"sentence {int(batch.indices[bad[0]]) + 1}: {NOT_NUMBERS}")
@@ -50,7 +50,7 @@ def score_pairs(
     return [replace(each, score=each.score + penalty) for each, penalty in pairs]
 
 
-def _log_probs(model: Scorable, outputs: Any, batch: Batch) -> Float[Tensor, "b t"]:
+def token_log_probabilities(model: Scorable, outputs: Any, batch: Batch) -> Float[Tensor, "b t"]:
     """Computes log p of the labels; padding gets zero, and its logits are never computed."""
     real = batch.target_mask
     places = (part.split(_POSITIONS) for part in real.nonzero(as_tuple=True))

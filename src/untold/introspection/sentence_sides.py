@@ -9,7 +9,7 @@ from untold.corpus.word_spans import Span, display_spans, span_text, word_spans
 from untold.errors import UntoldError
 from untold.translator import Translation
 
-__all__ = ["END", "Side", "side_records", "sides_of"]
+__all__ = ["END", "Side", "displayed_words", "side_records", "sides_of"]
 
 END = "(end)"  # displayed for EOS
 
@@ -27,8 +27,8 @@ def sides_of(translation: Translation, source: str, data: DataConfig) -> tuple[S
     """Makes both sides of a translation; merges pieces into words."""
     if not source.strip():
         raise UntoldError("the source is blank: there is nothing to explain")
-    source_words = _words(source, translation.source_tokens)
-    target_words = _words(translation.text, translation.tokens)
+    source_words = displayed_words(source, translation.source_tokens)
+    target_words = displayed_words(translation.text, translation.tokens)
     return (
         Side(source, source_words, _language(data, "source_language")),
         Side(translation.text, target_words, _language(data, "target_language")),
@@ -40,7 +40,7 @@ def side_records(source: Side, target: Side, *, given: bool) -> dict[str, Any]:
     return {"source": _record(source), "target": _record(target) | {"given": given}}
 
 
-def _words(text: str, pieces: Sequence[str]) -> tuple[str, ...]:
+def displayed_words(text: str, pieces: Sequence[str]) -> tuple[str, ...]:
     """Takes whole words from the text, which may have unknown characters, and parts from pieces."""
     whole, written = word_spans(pieces), [word for word in text.split(" ") if word]
     known: dict[Span, str] = {}

@@ -1,5 +1,7 @@
 """Reads and writes model directories: config.json, model.safetensors, tokenizers, a manifest.
 
+A calibrated model also has calibration.json.
+
 Nothing in a model directory is ever executed, and every file is checked against the manifest before
 it is used.
 """
@@ -22,6 +24,7 @@ from untold.errors import UntoldError
 from untold.memory_estimate import Vocabularies, check_loading
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
+from untold.storage.calibration import Calibration
 
 __all__ = [
     "BEST",
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CALIBRATION = "calibration.json"
 BEST, CHECKPOINTS = "best", "checkpoints"
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")  # how safetensors, which is Rust, cites errno
 
@@ -51,6 +55,7 @@ class TrainedModel:
     model: Seq2Seq
     config: Config
     tokenizers: Tokenizers
+    calibration: Calibration | None = None  # how its account becomes probabilities
 
     @property
     def codec(self) -> TextCodec:
@@ -71,6 +76,8 @@ def fill_model_directory(directory: Path, trained: TrainedModel) -> None:
         trained.config.model_dump_json(indent=1) + "\n", encoding="utf-8"
     )
     trained.tokenizers.save(directory)
+    if trained.calibration is not None:
+        (directory / CALIBRATION).write_text(trained.calibration.to_json(), encoding="utf-8")
     write_tensors(directory / WEIGHTS, named_weights(trained.model))
 
 
@@ -83,17 +90,23 @@ def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
     """Reads a model directory, or the best model of a training run; refuses damaged files."""
     directory = find_model(Path(path))
     verify_directory(directory)
-    try:
-        text = (directory / CONFIG).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UntoldError(f"{directory}: {CONFIG} cannot be read: {error}") from None
-    config = parse_config_json(text, f"{directory}/{CONFIG}")
+    config = parse_config_json(_read_text(directory / CONFIG), f"{directory}/{CONFIG}")
     tokenizers = Tokenizers.load(directory)
     check_loading(config.model, Vocabularies(tokenizers.sizes, tokenizers.joint), str(directory))
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
         model = build_model_for(tokenizers, config.model)
     load_weights(model, directory)
-    return TrainedModel(model.to(device).eval(), config, tokenizers)
+    calibration, file = None, directory / CALIBRATION
+    if file.exists():
+        calibration = Calibration.from_json(_read_text(file), str(file))
+    return TrainedModel(model.to(device).eval(), config, tokenizers, calibration)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UntoldError(f"{file.parent}: {file.name} cannot be read: {error}") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

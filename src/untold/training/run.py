@@ -22,6 +22,7 @@ from untold.storage.run_record import RunRecord, read_record, write_record
 from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
+from untold.training.final_calibration import calibrate_best
 from untold.training.interruption import Interrupted, stop_signals
 from untold.training.losses.objective import check_loss_names
 from untold.training.progress import Progress
@@ -133,6 +134,8 @@ def _train(
     with _patience(context):
         reporter.begin(progress.step)
         progress = trainer.run(progress)
+        if processes.is_main:
+            calibrate_best(options.out, data.valid_pairs, reporter, context.interrupted)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from toys import collate
-from untold.models.translation_table import TranslationTable
+from untold.models.translation_table import Links, TranslationTable, find_links
 from untold.training.losses.counterfactual import delete_spans
-from untold.training.losses.link_loss import Links, find_links, links_loss
+from untold.training.losses.link_loss import links_loss
 
 PAIRS = [([5, 6, 7], [8, 9, 5]), ([9, 5], [6]), ([7], [])]  # ids without EOS
 
@@ -126,7 +126,9 @@ def test_it_is_finite_where_shares_are_hard(lexicon, value):
 
 def test_categories_by_hand():
     words, nothing = torch.tensor([[[0.7, 0.0], [0.2, 0.5]]]), torch.tensor([[0.1, 0.5]])
-    links = Links(words, nothing, torch.ones(1, 2, dtype=torch.bool))
+    links = Links(
+        words, nothing, torch.ones(1, 2, dtype=torch.bool), words.new_zeros(*words.shape[:2], 3)
+    )
     wanted = torch.tensor(
         [
             [[0.0, 0.9, 0.1], [0.0, 0.5, 0.5]],
@@ -148,8 +150,9 @@ def test_after_a_cut_the_words_of_the_span_stay_untold():
     words = torch.rand(b, t - 1, i) * batch.target_mask[:, 1:, None]
     nothing = torch.rand(b, i)
     total = words.sum(1) + nothing
-    links = Links(words / total[:, None], nothing / total, batch.source_mask)
-    found = links.cut(cut).categories()
+    origins = torch.rand(*words.shape[:2], words.shape[2] + 1)
+    links = Links(words / total[:, None], nothing / total, batch.source_mask, origins)
+    found = links.keep(cut.rows, cut.origin[:, :-1]).categories()
     for row, (_, target) in enumerate(pairs):
         kept = cut.words.labels[row].tolist()  # targets have no word twice
         for step in range(int(cut.words.mask[row].sum())):

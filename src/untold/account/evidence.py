@@ -1,0 +1,120 @@
+"""Turns the account of a pair into evidence: a few numbers for each word, for regressions.
+
+Evidence for an omission speaks of a source word, evidence for an addition of a target word. Shares
+and probabilities enter as log-odds, since a regression adds. A word is merged from its pieces.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from untold.account.pair_account import PairAccount
+from untold.categories import FUTURE, PAST, REDUNDANT
+from untold.corpus.word_spans import Span, merge_assignments, span_text
+
+__all__ = [
+    "SEGMENT_EVIDENCE",
+    "SOURCE_EVIDENCE",
+    "TARGET_EVIDENCE",
+    "log_odds",
+    "segment_evidence",
+    "source_evidence",
+    "target_evidence",
+]
+
+SOURCE_EVIDENCE = (
+    "future",  # FUTURE against PAST at the end
+    "past",  # PAST at the end
+    "redundant",  # REDUNDANT at the first step, when nothing but the source was seen
+    "redundant_end",
+    "unlinked",  # the lexicon explains it by no target word: mean over its pieces
+    "unlinked_piece",  # ... of the piece that is explained best
+    "uncovered",
+    "content",  # it has a letter or a digit
+    "eos",  # log p(EOS) at the end: low where more should come
+)
+TARGET_EVIDENCE = (
+    "unexplained",  # no source word explains it: mean over its pieces
+    "unexplained_piece",  # ... of the piece that is explained worst
+    "unlinked",  # no source word has its link here
+    "rise",  # how much became PAST while it was said
+    "repeated",  # the words that explain it were PAST before
+    "surprise",  # -log p of its pieces, mean
+    "surprise_first",  # ... of the first piece
+    "content",
+)
+SEGMENT_EVIDENCE = ("highest", "all", "eos", "surprise")
+_CERTAIN = 1e-4  # probabilities nearer to 0 or 1 than this are not told apart
+
+
+def log_odds(probability: np.ndarray) -> np.ndarray:
+    """Returns log p/(1 - p), with p kept away from 0 and 1."""
+    inside = np.clip(probability, _CERTAIN, 1 - _CERTAIN)
+    return np.log(inside / (1 - inside))
+
+
+def source_evidence(account: PairAccount, words: Sequence[Span]) -> Float[np.ndarray, "i k"]:
+    """Computes the evidence that each source word is untold; `words` are spans of its pieces."""
+    if not words:
+        return np.zeros((0, len(SOURCE_EVIDENCE)))
+    first, last = merge_assignments(account.shares, (Span(0, 1),), words)
+    unlinked = 1 - account.links.sum(0)
+    covered = np.nan_to_num(account.covered, nan=1.0)
+    columns = {
+        "future": log_odds(last[:, FUTURE] / np.maximum(1e-9, last[:, PAST] + last[:, FUTURE])),
+        "past": log_odds(last[:, PAST]),
+        "redundant": log_odds(first[:, REDUNDANT]),
+        "redundant_end": log_odds(last[:, REDUNDANT]),
+        "unlinked": log_odds(_merge(unlinked, words, np.mean)),
+        "unlinked_piece": log_odds(_merge(unlinked, words, np.min)),
+        "uncovered": -np.log(np.maximum(0.01, _merge(covered, words, np.mean))),
+        "content": _content(account.source, words),
+        "eos": np.full(len(words), account.log_probabilities[-1]),
+    }
+    return np.stack([columns[name] for name in SOURCE_EVIDENCE], axis=1).astype(np.float64)
+
+
+def target_evidence(account: PairAccount, words: Sequence[Span]) -> Float[np.ndarray, "t m"]:
+    """Computes the evidence that nothing explains each target word."""
+    if not words:
+        return np.zeros((0, len(TARGET_EVIDENCE)))
+    past = account.shares[..., PAST]
+    rise = np.maximum(0, past[1:] - past[:-1]).sum(1)
+    unexplained = 1 - account.origins.sum(1)
+    repeated = (account.origins * past[:-1]).sum(1)
+    surprise = -account.log_probabilities[:-1]
+    columns = {
+        "unexplained": log_odds(_merge(unexplained, words, np.mean)),
+        "unexplained_piece": log_odds(_merge(unexplained, words, np.max)),
+        "unlinked": -np.log(0.01 + _merge(account.links.sum(1), words, np.mean)),
+        "rise": -np.log(0.01 + _merge(rise, words, np.sum)),
+        "repeated": log_odds(_merge(repeated, words, np.mean)),
+        "surprise": _merge(surprise, words, np.mean),
+        "surprise_first": surprise[[word.start for word in words]],
+        "content": _content(account.target, words),
+    }
+    return np.stack([columns[name] for name in TARGET_EVIDENCE], axis=1).astype(np.float64)
+
+
+def segment_evidence(
+    account: PairAccount, word_log_odds: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " k"]:
+    """Computes the evidence that any word of a side is lacking, from what is said of each word."""
+    highest, total = -10.0, -10.0
+    if len(word_log_odds):
+        highest = float(word_log_odds.max())
+        total = float(np.log(np.exp(np.minimum(word_log_odds, 30)).sum()))
+    surprise = -float(account.log_probabilities.mean())
+    return np.array([highest, total, float(account.log_probabilities[-1]), surprise])
+
+
+def _merge(
+    values: np.ndarray, words: Sequence[Span], how: Callable[[np.ndarray], float]
+) -> np.ndarray:
+    return np.array([how(values[word.start : word.stop]) for word in words])
+
+
+def _content(pieces: Sequence[str], words: Sequence[Span]) -> np.ndarray:
+    texts = (span_text(pieces, word) for word in words)
+    return np.array([float(any(letter.isalnum() for letter in text)) for text in texts])

@@ -1,0 +1,209 @@
+"""Ways to find omitted source words behind one interface, with what they cost: ours and rivals.
+
+Each gives every source word of a pair a score, the higher the more likely it was omitted, and every
+pair a score. Only orders count. A word stands between blanks.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from untold.account.evidence import SOURCE_EVIDENCE, segment_evidence, source_evidence
+from untold.account.pair_account import AccountReader, PairAccount
+from untold.alignment.aligner import Aligner, split_pairs
+from untold.corpus.word_spans import Span, word_spans
+from untold.errors import UntoldError
+from untold.storage.model_directory import TrainedModel
+from untold.translator import Translation, Translator
+
+__all__ = [
+    "AccountScorer",
+    "AlignerScorer",
+    "AttentionScorer",
+    "ContrastiveScorer",
+    "EvidenceScorer",
+    "OmissionScorer",
+    "PairScores",
+    "SequenceScorer",
+    "omission_scorers",
+]
+
+TextPairs: TypeAlias = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """The scores of one pair; a way that judges whole pairs alone has no scores of words."""
+
+    words: Float[np.ndarray, " i"] | None
+    segment: float
+
+
+class OmissionScorer(ABC):
+    """A way to find omissions."""
+
+    name: ClassVar[str]
+    passes: ClassVar[str]  # of the model over a pair
+
+    @abstractmethod
+    def score(self, pairs: TextPairs) -> list[PairScores]:
+        """Scores the source words of each pair, and the pair."""
+
+
+class AccountScorer(OmissionScorer):
+    """Scores by the calibrated account: all evidence of one pass, weighed by its regression."""
+
+    name, passes = "account", "1"
+
+    def __init__(self, trained: TrainedModel) -> None:
+        assert trained.calibration is not None
+        self.reader, self.calibration = AccountReader(trained), trained.calibration
+
+    def score(self, pairs: TextPairs) -> list[PairScores]:
+        """Scores by log-odds."""
+        return [self._score(each) for each in self.reader.read(pairs)]
+
+    def _score(self, account: PairAccount) -> PairScores:
+        known = self.calibration
+        evidence = source_evidence(account, word_spans(account.source))
+        words = known.omitted.log_odds(evidence, known.omitted.prior)
+        row = segment_evidence(account, words)[None]
+        return PairScores(words, float(known.has_omission.log_odds(row, known.damaged)[0]))
+
+
+class EvidenceScorer(OmissionScorer):
+    """Scores by one kind of evidence alone: FUTURE at the end, or the lexicon."""
+
+    passes = "1"
+
+    def __init__(self, name: str, evidence: str, trained: TrainedModel) -> None:
+        self.name, self.reader = name, AccountReader(trained)  # type: ignore[misc]
+        self.column = SOURCE_EVIDENCE.index(evidence)
+
+    def score(self, pairs: TextPairs) -> list[PairScores]:
+        """Scores a pair by its most suspicious word."""
+        read = self.reader.read(pairs)
+        columns = (source_evidence(each, word_spans(each.source))[:, self.column] for each in read)
+        return [_by_highest(words) for words in columns]
+
+
+class AttentionScorer(OmissionScorer):
+    """Scores by cross-attention: words that no target word looked at."""
+
+    passes = "1"
+
+    def __init__(self, translator: Translator, *, by_maximum: bool) -> None:
+        self.translator = translator
+        self.name = "attention maximum" if by_maximum else "attention coverage"  # type: ignore[misc]
+        self.merge: Callable[..., np.ndarray] = np.max if by_maximum else np.sum
+
+    def score(self, pairs: TextPairs) -> list[PairScores]:
+        """Scores minus the maximum, or minus the sum, over the steps; at best of its pieces."""
+        scored = self.translator.score(pairs, attention=True)
+        return [_by_highest(self._words(each)) for each in scored]
+
+    def _words(self, scored: Translation) -> Float[np.ndarray, " i"]:
+        assert scored.attention is not None
+        seen = self.merge(scored.attention, axis=0)
+        return -_merge(seen, word_spans(scored.source_tokens), np.max)
+
+
+class SequenceScorer(OmissionScorer):
+    """Scores whole pairs: by the mean log-probability of the target, or by that of its end."""
+
+    passes = "1"
+
+    def __init__(self, trained: TrainedModel, *, by_end: bool) -> None:
+        self.reader, self.by_end = AccountReader(trained), by_end
+        self.name = "p(EOS)" if by_end else "log-probability"  # type: ignore[misc]
+
+    def score(self, pairs: TextPairs) -> list[PairScores]:
+        """Scores minus the log-probability."""
+        found = [each.log_probabilities for each in self.reader.read(pairs)]
+        return [PairScores(None, -float(p[-1] if self.by_end else p.mean())) for p in found]
+
+
+class AlignerScorer(OmissionScorer):
+    """Scores by a word aligner: words without a link."""
+
+    name, passes = "aligner", "0"
+
+    def __init__(self, aligner: Aligner) -> None:
+        if aligner.config.source_words != "blank":
+            raise UntoldError(
+                f"the aligner counts words as {aligner.config.source_words!r}, and alignments of "
+                'omissions as "blank": train one with untold align --source-words blank'
+            )
+        self.aligner = aligner
+
+    def score(self, pairs: TextPairs) -> list[PairScores]:
+        """Scores 1 for no link, and a pair by the share of such words."""
+        texts = [source for source, _ in pairs], [target for _, target in pairs]
+        words = split_pairs(self.aligner.config, *texts)
+        found = []
+        for links, (source, _) in zip(self.aligner.align(words), words, strict=True):
+            linked = {i for i, _ in links.sure}
+            missing = np.array([float(i not in linked) for i in range(len(source))])
+            found.append(PairScores(missing, float(missing.mean()) if len(missing) else 0.0))
+        return found
+
+
+class ContrastiveScorer(OmissionScorer):
+    """Scores by contrastive conditioning (Vamvas and Sennrich, 2022): a pass for every word.
+
+    A word was probably omitted if the target is likelier as a translation of the source without it.
+    """
+
+    name, passes = "contrastive", "1 a word"
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+
+    def score(self, pairs: TextPairs) -> list[PairScores]:
+        """Scores the gain in log-probability when a word is taken out of the source."""
+        asked: list[tuple[str, str]] = []
+        for source, target in pairs:
+            words = source.split()
+            rests = [" ".join(words[:i] + words[i + 1 :]) for i in range(len(words))]
+            asked += [(source, target), *((rest, target) for rest in rests)]
+        found = iter(self.translator.score(asked))
+        scored = []
+        for source, _ in pairs:
+            whole = next(found).log_probability
+            gains = [next(found).log_probability - whole for _ in source.split()]
+            scored.append(_by_highest(np.array(gains)))
+        return scored
+
+
+def omission_scorers(
+    translator: Translator, aligner: Aligner | None, *, contrastive: bool
+) -> list[OmissionScorer]:
+    """Makes every way that the model allows; the first is the model's own best."""
+    trained = next(each for each in translator.models if each.model.past_future is not None)
+    past_future = trained.model.past_future
+    assert past_future is not None
+    found: list[OmissionScorer] = []
+    if trained.calibration is not None:
+        found.append(AccountScorer(trained))
+    found.append(EvidenceScorer("future", "future", trained))
+    if past_future.heads.lexicon is not None:
+        found.append(EvidenceScorer("lexicon", "unlinked", trained))
+    found += [AttentionScorer(translator, by_maximum=each) for each in (False, True)]
+    found += [SequenceScorer(trained, by_end=each) for each in (False, True)]
+    if aligner is not None:
+        found.append(AlignerScorer(aligner))
+    return [*found, ContrastiveScorer(translator)] if contrastive else found
+
+
+def _by_highest(words: Float[np.ndarray, " i"]) -> PairScores:
+    return PairScores(words, float(words.max()) if len(words) else 0.0)
+
+
+def _merge(
+    values: Float[np.ndarray, " n"], words: Sequence[Span], how: Callable[[np.ndarray], float]
+) -> Float[np.ndarray, " i"]:
+    return np.array([how(values[word.start : word.stop]) for word in words])
