@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 
 from untold.checking.finding import CheckedSegment, JudgedSide
 from untold.checking.segment import Damage, Segment
 
-__all__ = ["TEXTS", "install", "judged"]
+__all__ = ["TEXTS", "install", "install_readers", "judged"]
 
 # Whatever ends a line or a script, drives a terminal, or turns the direction of writing.
-TEXTS = "\x00\x07\x08\x1b[5m\n\r\t\x7f\x9b\u2028\u202e\u2066 {0} ](x) --> ]]> </script><!-- & \""
+TEXTS = '\x00\x07\x08\x1b[5m\n\r\t\x7f\x9b\u2028\u202e\u2066 {0} ](x) --> ]]> </script><!-- & "'
 
 
 def judged(segment: Segment) -> CheckedSegment:
@@ -70,20 +70,23 @@ def _segment(file: str, line: int, texts: Iterable[str], name: str = "") -> Segm
     return Segment(file, line, source, target, name, unchecked=why)
 
 
-def install(monkeypatch: pytest.MonkeyPatch, *, separates: bool = True) -> None:
-    """Lets the commands read and judge as above, and load a model of no weight."""
+def install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the commands read and judge as above, with a model of no weight."""
     from untold.translator import Translator
 
-    readers, checker = (ModuleType(f"untold.checking.{n}") for n in ("segment_readers", "checker"))
+    install_readers(monkeypatch)
+    checker = ModuleType("untold.checking.checker")
+    vars(checker).update(check_segments=_check_segments)
+    monkeypatch.setitem(sys.modules, checker.__name__, checker)
+    for command in ("check", "clean"):
+        module = import_module(f"untold.commands.{command}")
+        monkeypatch.setattr(module, "load_translator", lambda *_: object.__new__(Translator))
+
+
+def install_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the commands read as above, but judge in earnest."""
+    readers = ModuleType("untold.checking.segment_readers")
     vars(readers).update(
         ReadOptions=_ReadOptions, read_segments=_read_segments, read_two_files=_read_two_files
     )
-    vars(checker).update(check_segments=_check_segments)
-    for module in (readers, checker):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    translator = object.__new__(Translator)
-    model = SimpleNamespace(model=SimpleNamespace(past_future=object() if separates else None))
-    translator.models = (model,)
-    for command in ("check", "clean"):
-        module = import_module(f"untold.commands.{command}")
-        monkeypatch.setattr(module, "load_translator", lambda *_: translator)
+    monkeypatch.setitem(sys.modules, readers.__name__, readers)

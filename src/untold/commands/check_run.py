@@ -48,14 +48,6 @@ class CheckedFiles:
         languages: tuple[str | None, str | None],
     ) -> "CheckedFiles":
         """Refuses what cannot be read before a model is loaded."""
-        from untold.checking.segment_readers import ReadOptions
-
-        given: dict[str, Any] = {
-            "columns": None if columns is None else read_columns(columns),
-            "source_language": languages[0],
-            "target_language": languages[1],
-        }
-        options = ReadOptions(**{name: value for name, value in given.items() if value is not None})
         paths = tuple(each for each in texts or files if each is not None)
         if texts is not None and len(paths) != 2:
             raise UntoldError("--source and --target come in twos: give both")
@@ -65,7 +57,7 @@ class CheckedFiles:
             if not path.exists() or path.is_dir():
                 what = "is a directory: name the files in it" if path.is_dir() else "no such file"
                 raise UntoldError(f"{path}: {what}")
-        return cls(paths, options, texts is not None)
+        return cls(paths, _read_options(columns, *languages), texts is not None)
 
     def segments(self) -> "Iterator[Segment | Damage]":
         """Yields the segments of all files, in order."""
@@ -76,6 +68,15 @@ class CheckedFiles:
             return
         for path in self.files:
             yield from read_segments(path, self.options)
+
+
+def _read_options(
+    columns: str | None, source_language: str | None, target_language: str | None
+) -> "ReadOptions":
+    from untold.checking.segment_readers import ReadOptions
+
+    names = None if columns is None else read_columns(columns)
+    return ReadOptions(names, source_language, target_language)
 
 
 def read_columns(text: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -83,8 +83,7 @@ class CorpusFiles:
 
         if len(self.inputs) == 2:
             return read_two_files(self.inputs[0], self.inputs[1])
-        given: dict[str, Any] = {} if self.columns is None else {"columns": self.columns}
-        return read_segments(self.inputs[0], ReadOptions(**given))
+        return read_segments(self.inputs[0], ReadOptions(self.columns))
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Cleaned:
     unchecked: Counter[str] = field(default_factory=Counter)  # by reason
     keeps_unchecked: bool = True
     damages: list[Damage] = field(default_factory=list)  # the first ones
-    damaged: int = 0
+    damaged: int = 0  # places; a pair may have two, and is dropped
 
     def summary(self) -> str:
         """Words the counts in one line."""
@@ -115,7 +114,7 @@ class Cleaned:
             fate = "kept" if self.keeps_unchecked else "dropped"
             parts.append(f"of the {fate}, unchecked: {self.unchecked.total():,} ({reasons})")
         if self.damaged:
-            parts.append(f"of the dropped, damaged: {self.damaged:,}")
+            parts.append(f"damaged places: {self.damaged:,}")
         return "; ".join(parts)
 
     def first_damages(self) -> Iterator[str]:

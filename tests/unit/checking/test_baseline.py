@@ -87,7 +87,8 @@ def test_stale_entries_are_those_of_checked_files_that_nothing_met(path):
         b'{"layout": 1, "known": 3}',
         b'{"layout": 1, "known": [3]}',
         b'{"layout": 1, "known": [{"file": "x"}]}',
-        b'{"layout": 1, "known": [{"file": 1, "name": "", "kind": "", "source": "", "target": ""}]}',
+        b'{"layout": 1, "known": [{"file": 1, "name": "", "kind": "", "source": "", '
+        b'"target": ""}]}',
         b'{"layout": 1, "known": [{"file": "\\u0000", "name": "", "kind": "", "source": "", '
         b'"target": ""}]}',
         b"\xff\xfe",

@@ -82,7 +82,7 @@ def test_rules_are_read(given_rules, expected):
     ],
 )
 def test_a_wrong_rule_names_itself_and_the_cure(rule, words):
-    with pytest.raises(UntoldError, match="^--fail-on ") as caught:
+    with pytest.raises(UntoldError, match=r"^--fail-on ") as caught:
         read_fail_rules([rule], 0.5, 0)
     assert words in str(caught.value)
 

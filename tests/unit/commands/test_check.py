@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fake_checks import install
+from fake_checks import install, install_readers
 from fuzz.in_process import Ended, run_in_process
+from toys import fill, toy_config, toy_tokenizers, write_corpus
+from untold.models.build import build_model
+from untold.storage.model_directory import TrainedModel, save_model
 
 TABLE = (
     "one\ta hat_93 b\tx\n"
@@ -193,10 +196,24 @@ def test_bad_input_is_one_line_and_code_2(folder: Path, arguments: list[str], wo
     assert ended.output == ""
 
 
-def test_a_model_without_past_and_future_says_how_to_get_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "cures"),
+    [("none", ['model.separator.kind = "gdr"', "--init"]), ("gdr", ["untold calibrate"])],
+)
+@pytest.mark.parametrize("command", ["check", "clean"])
+def test_a_model_that_cannot_judge_says_how_to_get_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str, kind: str, cures: list[str]
 ) -> None:
-    install(monkeypatch, separates=False)
-    ended = check(folder, "whole.tsv", code=2)
-    assert 'train one with model.separator.kind = "gdr"' in ended.errors
-    assert "--init" in ended.errors
+    monkeypatch.undo()
+    install_readers(monkeypatch)
+    root = write_corpus(folder / "corpus")
+    config = toy_config(root, model={"separator": {"kind": kind}})
+    tokenizers = toy_tokenizers(root, config)
+    sizes = (len(tokenizers.source), len(tokenizers.target))
+    model = fill(build_model(config.model, sizes, shared=tokenizers.joint)).eval()
+    save_model(folder / "model", TrainedModel(model, config, tokenizers))
+    (folder / "empty.tsv").write_text("one\t\t\n")
+    files = {"check": ["empty.tsv"], "clean": ["--table", "empty.tsv", "--out", "new.tsv"]}
+    ended = run_in_process((command, "model", *files[command]), folder)
+    assert (ended.code, ended.output) == (2, "")
+    assert ended.errors.count("\n") == 1 and all(cure in ended.errors for cure in cures)

@@ -1,6 +1,8 @@
 """`untold clean` with a checker that knows the answer: which pairs stay, and in what order."""
 
 import gzip
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from fake_checks import install
 from fuzz.in_process import Ended, run_in_process
+from untold.checking.segment import Damage, Segment
 from untold.commands.clean_run import KeepRule, choose_pairs
 
 SOURCES = ["a hat_93 b", "c", "d cap_95", "", "e x_30", "f"]
@@ -68,7 +71,7 @@ def test_a_table_keeps_its_lines_byte_for_byte_and_loses_damaged_ones(folder: Pa
     expected = [lines[each] for each in (0, 2, 4, 5, 6)]
     assert (folder / "C.tsv").read_bytes() == b"".join(line + b"\n" for line in expected)
     assert ended.errors == "c.tsv:8: damaged: not two texts: add a tab\n"
-    assert ended.output.endswith("; of the dropped, damaged: 1\n")
+    assert ended.output.endswith("; damaged places: 1\n")
 
 
 def test_many_damages_are_counted_and_the_first_are_listed(folder: Path) -> None:
@@ -76,6 +79,24 @@ def test_many_damages_are_counted_and_the_first_are_listed(folder: Path) -> None
     ended = clean(folder, *TABLE)
     assert ended.errors.count(": damaged: ") == 10
     assert ended.errors.endswith("damaged places that are not listed: 20\n")
+
+
+def test_a_pair_with_two_damaged_sides_is_one_pair(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(source: Path, target: Path) -> Iterator[Segment | Damage]:
+        yield Segment("t", 1, "a", "x")
+        yield from (Damage(str(path), 2, "not UTF-8") for path in (source, target))
+        yield Segment("t", 3, "c", "z")
+
+    readers = sys.modules["untold.checking.segment_readers"]
+    monkeypatch.setattr(readers, "read_two_files", read)
+    for name in ("s", "t"):
+        (folder / name).write_bytes(b"a\n\xff\nc\n")
+    ended = clean(folder, *TEXTS)
+    assert ended.errors == "s:2: damaged: not UTF-8\nt:2: damaged: not UTF-8\n"
+    assert ended.output == "S: pairs kept: 2; dropped: 1; damaged places: 2\n"
+    assert (folder / "S").read_bytes() == b"a\nc\n"
 
 
 def test_scores_have_a_line_for_each_pair(folder: Path) -> None:
@@ -159,10 +180,3 @@ def test_bad_input_is_one_line_and_writes_nothing(
     ended = clean(folder, *arguments, code=2)
     assert words in ended.errors and ended.errors.count("\n") == 1
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_model_without_past_and_future_says_how_to_get_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch, separates=False)
-    assert 'model.separator.kind = "gdr"' in clean(folder, *TABLE, code=2).errors
