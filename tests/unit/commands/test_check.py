@@ -1,13 +1,17 @@
 """`untold check` with a checker that knows the answer: what it prints, writes and ends with."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
 from fake_checks import install, install_readers
 from fuzz.in_process import Ended, run_in_process
 from toys import fill, toy_config, toy_tokenizers, write_corpus
+from untold.cli import app
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, save_model
 
@@ -217,3 +221,20 @@ def test_a_model_that_cannot_judge_says_how_to_get_one(
     ended = run_in_process((command, "model", *files[command]), folder)
     assert (ended.code, ended.output) == (2, "")
     assert ended.errors.count("\n") == 1 and all(cure in ended.errors for cure in cures)
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def command_lines(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    return re.findall(r"^(?:\s*- run: |\s*run: |)untold ((?:check|clean) \S+/\S+ .*)$", text, re.M)
+
+
+@pytest.mark.parametrize("name", ["docs/check.md", "examples/github-action.yml"])
+def test_the_examples_have_options_that_exist(name: str) -> None:
+    lines = command_lines(ROOT / name)
+    assert lines
+    for line in lines:
+        command, *words = shlex.split(line, comments=True)
+        typer.main.get_command(app).commands[command].make_context(command, words)
