@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
-from untold.checking.check_records import marked_side
+from untold.checking.check_records import marked_side, unit_name
 from untold.errors import escape_controls
 from untold.report.html_page import script_json
 
@@ -42,7 +42,7 @@ def _place(record: Mapping[str, Any]) -> dict[str, Any]:
         {"kind": each["kind"], "probability": each["probability"], "text": _visible(each["text"])}
         for each in record["findings"]
     ]
-    return place | {"name": _visible(record["name"])} | texts | {"findings": found}
+    return place | {"name": _visible(unit_name(record))} | texts | {"findings": found}
 
 
 def _visible(text: str) -> str:

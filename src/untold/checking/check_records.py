@@ -9,7 +9,14 @@ from typing import Any
 from untold.checking.finding import CheckedSegment, Finding, JudgedSide
 from untold.checking.segment import Damage
 
-__all__ = ["SUSPECTED_SIDE", "damage_record", "json_line", "marked_side", "segment_record"]
+__all__ = [
+    "SUSPECTED_SIDE",
+    "damage_record",
+    "json_line",
+    "marked_side",
+    "segment_record",
+    "unit_name",
+]
 
 SUSPECTED_SIDE = {"omission": "source", "addition": "target"}  # whose words a finding quotes
 _BLANKS = re.compile(r"\s*")
@@ -63,6 +70,12 @@ def marked_side(record: Mapping[str, Any], side: str) -> list[tuple[str, int | N
         parts += [(text[done:start], None), (text[start:stop], number)]
         done = stop
     return [part for part in (*parts, (text[done:], None)) if part[0]]
+
+
+def unit_name(record: Mapping[str, Any]) -> str:
+    """Returns the name of a unit, if it says more than its source does, as in catalogues."""
+    name = record["name"]
+    return "" if name.split() == record["source"]["text"].split() else name
 
 
 def _side_record(text: str, side: JudgedSide) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from typing import Any
 
 from rich.text import Text
 
-from untold.checking.check_records import marked_side
+from untold.checking.check_records import marked_side, unit_name
 from untold.errors import escape_controls
 from untold.terminal.safe_console import console
 
 __all__ = ["CheckTable", "record_lines"]
 
 _OPEN, _CLOSE = ">>", "<<"
+_LONGEST_NAME = 80  # characters; some files name a unit by its whole text
 _STYLES = {"omission": "bold yellow", "addition": "bold magenta", "damage": "bold red"}
 _LAYOUT = re.compile(r"[\n\r\t\v\f]")
 
@@ -45,7 +46,8 @@ def record_lines(record: Mapping[str, Any]) -> list[Line]:
     if "damage" in record:
         reason = _one_line(record["damage"])
         return [[place, ("damaged", _STYLES["damage"]), (f": {reason}", "")]]
-    name = f"  ({_one_line(record['name'])})" if record["name"] else ""
+    name = unit_name(record)
+    name = f"  ({_one_line(name[:_LONGEST_NAME])})" if name else ""
     lines = [
         [
             place,

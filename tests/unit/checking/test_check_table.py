@@ -32,6 +32,11 @@ def test_a_line_for_each_finding_and_both_texts():
     ]
 
 
+def test_a_name_that_repeats_the_source_is_left_out():
+    assert plain(record("a hat_93", "x", name="a  hat_93"))[0].endswith('"hat_93"')
+    assert plain(record("a hat_93", "x", name="n" * 900))[0].endswith(f"({'n' * 80})")
+
+
 def test_a_damage_is_one_line():
     made = damage_record(Damage("de.po", 3, "cut:\nadd a quote"))
     assert plain(made) == ["de.po:3: damaged: cut: add a quote"]
