@@ -13,6 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 from untold.commands.align import align
 from untold.commands.average import average
 from untold.commands.calibrate import calibrate
+from untold.commands.check import check
+from untold.commands.clean import clean
 from untold.commands.compare import compare
 from untold.commands.config import config
 from untold.commands.demo import demo
@@ -90,8 +92,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for _command in (
-    *(train, translate, score, evaluate, align, compare),
-    *(explain, calibrate, average, info, sample, demo, config),
+    *(train, translate, check, score, evaluate, align, compare),
+    *(explain, calibrate, clean, average, info, sample, demo, config),
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
 

@@ -11,6 +11,7 @@ from fuzz.in_process import run_in_process
 from fuzz.workshop import build_workshop, use_workshop
 
 PAIR = ("--source", "corpus.src", "--reference", "corpus.tgt")
+CHECK = ("--quiet", "--threshold", "0", "--fail-on", "damage")  # all words are written
 # What each command writes beside the files that were there before.
 COMMANDS = {
     "train": ("train", "config.toml", "--out", "new"),
@@ -20,6 +21,19 @@ COMMANDS = {
     "align": ("align", *PAIR[:2], "--target", "corpus.tgt", "--kind", "ibm1", "--save", "new"),
     "links": ("align", *PAIR[:2], "--target", "corpus.tgt", "--kind", "ibm1", "--out", "new"),
     "evaluate": ("evaluate", "run", *PAIR, "--metrics", "bleu", "--out", "new"),
+    "check": ("check", "run", *PAIR[:2], "--target", "corpus.tgt", *CHECK, "--html", "new.html"),
+    "sarif": ("check", "run", *PAIR[:2], "--target", "corpus.tgt", *CHECK, "--sarif", "new"),
+    "baseline": ("check", "run", "corpus.tsv", *CHECK, "--write-baseline", "new"),
+    "clean": (
+        "clean",
+        "run",
+        "--table",
+        "corpus.tsv",
+        "--out",
+        "new.tsv",
+        "--scores",
+        "new.scores",
+    ),
     "explain": ("explain", "run", "--source", "the dog sleeps .", "--out", "new.svg"),
 }
 

@@ -27,6 +27,7 @@ import untold.__main__, untold.cli, untold.training.run, untold.translator
 import untold.commands.compared_runs, untold.commands.demo_run, untold.evaluation.metrics
 import untold.evaluation.sacrebleu_metrics, untold.report.pictures, matplotlib.figure
 import untold.alignment.aligner_process, untold.evaluation.separation_report
+import untold.checking.checker, untold.commands.check_run, untold.commands.clean_run
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)  # the tests may run in the background
 for line in sys.stdin:
@@ -171,6 +172,19 @@ PHASES = {
         ["evaluate", "run", *LARGE, "--overlap"],
         "reading the references",
         "nothing was written; run the same command again",
+    ),
+    "check": (
+        ["check", "run", *LARGE[:2], "--target", "large.tgt", "--quiet", "--html", "page.html"],
+        "checking",
+        "page.html was not written; run the same command again",
+    ),
+    "clean": (
+        [
+            *("clean", "run", *LARGE[:2], "--target", "large.tgt"),
+            *("--out-source", "a", "--out-target", "b"),
+        ],
+        "checking",
+        "a was not written; b was not written; run the same command again",
     ),
     "train an aligner": (
         ["align", "--source", "words.src", "--target", "words.tgt", "--save", "a", "--out", "b"],

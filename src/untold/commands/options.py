@@ -67,6 +67,18 @@ NO_EFFECT = (
         ("train_source", "train_target", "save", "kind", "source_words", "target_words"),
         "which is trained already and remembers what a word is",
     ),
+    *(
+        NoEffect(
+            "check",
+            side,
+            ("files", "columns", "source_language", "target_language"),
+            "which reads plain text",
+        )
+        for side in ("source", "target")
+    ),
+    NoEffect("check", "quiet", ("as_json",), "which prints no findings"),
+    NoEffect("clean", "table", ("source", "target", "out_source", "out_target"), "which has both"),
+    NoEffect("clean", "source", ("columns", "out"), "which is plain text"),
     NoEffect("compare", "no_speed", ("rounds",), "which leaves the race out"),
     NoEffect("compare", "as_json", ("markdown",), "which prints another format"),
 )

@@ -11,7 +11,7 @@ from untold.errors import CONTROLS, escape_controls
 from untold.introspection.share_explanation import ShareExplanation
 from untold.report.json_records import share_document
 
-__all__ = ["html_page", "share_page"]
+__all__ = ["html_page", "script_json", "share_page"]
 
 # Placeholders in page.html. The data cannot contain them, because every "<" in it is escaped.
 _TITLE, _DATA = "<!--title-->", "<!--data-->"
@@ -29,6 +29,10 @@ def html_page(document: Mapping[str, Any]) -> str:
     template = files("untold.report").joinpath("page.html").read_text(encoding="utf-8")
     first = document["sentences"][0]["source"]["text"]
     title = html.escape(escape_controls(first))
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    data = _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    return template.replace(_TITLE, title).replace(_DATA, data)
+    return template.replace(_TITLE, title).replace(_DATA, script_json(document))
+
+
+def script_json(values: Any) -> str:
+    """Writes values as JSON that can stand inside <script>: nothing in it can become markup."""
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,92 @@
+"""A checker that knows the answer: a word such as `hat_93` is lacking with probability .93."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from untold.checking.finding import CheckedSegment, JudgedSide
+from untold.checking.segment import Damage, Segment
+
+__all__ = ["TEXTS", "install", "install_readers", "judged"]
+
+# Whatever ends a line or a script, drives a terminal, or turns the direction of writing.
+TEXTS = '\x00\x07\x08\x1b[5m\n\r\t\x7f\x9b\u2028\u202e\u2066 {0} ](x) --> ]]> </script><!-- & "'
+
+
+def judged(segment: Segment) -> CheckedSegment:
+    """Judges both sides of a segment by their words."""
+    return CheckedSegment(segment, _side(segment.source), _side(segment.target))
+
+
+def _side(text: str) -> JudgedSide:
+    words = tuple(text.split())
+    found = (re.fullmatch(r"\w*_(\d\d)", word, re.ASCII) for word in words)
+    probabilities = tuple(int(each[1]) / 100 if each else 0.01 for each in found)
+    return JudgedSide(words, probabilities, max(probabilities, default=0.0))
+
+
+def _check_segments(
+    translator: object, segments: Iterable[Segment | Damage]
+) -> Iterator[CheckedSegment | Segment | Damage]:
+    for each in segments:
+        yield each if isinstance(each, Damage) or each.unchecked else judged(each)
+
+
+@dataclass(frozen=True)
+class _ReadOptions:
+    columns: tuple[str, str] | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+
+
+def _read_segments(path: Path, options: _ReadOptions) -> Iterator[Segment | Damage]:
+    """Reads unit, source and target, parted by tabs; --columns may swap the last two."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], start=1):
+        name, *texts = line.split("\t")
+        if line.startswith("#"):
+            continue  # a header
+        if len(texts) != 2:
+            yield Damage(str(path), number, "not two texts: add a tab")
+        else:
+            swapped = options.columns == ("target", "source")
+            yield _segment(str(path), number, texts[::-1] if swapped else texts, name)
+
+
+def _read_two_files(source: Path, target: Path) -> Iterator[Segment | Damage]:
+    sides = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in (source, target)]
+    for number, texts in enumerate(zip(*sides, strict=True), start=1):
+        yield _segment(str(target), number, texts)
+
+
+def _segment(file: str, line: int, texts: Iterable[str], name: str = "") -> Segment:
+    source, target = texts
+    why = "" if source.strip() and target.strip() else "empty"
+    return Segment(file, line, source, target, name, unchecked=why)
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the commands read and judge as above, with a model of no weight."""
+    from untold.translator import Translator
+
+    install_readers(monkeypatch)
+    checker = ModuleType("untold.checking.checker")
+    vars(checker).update(check_segments=_check_segments)
+    monkeypatch.setitem(sys.modules, checker.__name__, checker)
+    for command in ("check", "clean"):
+        module = import_module(f"untold.commands.{command}")
+        monkeypatch.setattr(module, "load_translator", lambda *_: object.__new__(Translator))
+
+
+def install_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the commands read as above, but judge in earnest."""
+    readers = ModuleType("untold.checking.segment_readers")
+    vars(readers).update(
+        ReadOptions=_ReadOptions, read_segments=_read_segments, read_two_files=_read_two_files
+    )
+    monkeypatch.setitem(sys.modules, readers.__name__, readers)
