@@ -75,8 +75,7 @@ def evaluate(
 
     check_output(out)
     say_outputs_if_stopped(out)
-    if alignments is not None and aligner is not None and not omissions:
-        raise UntoldError("--aligner has no effect beside --alignments, unless with --omissions")
+    _refuse_idle_aligner(aligner, alignments, omissions)
     used = None if alignments is None or omissions else ("batch_tokens",)
     translator = load_translator(model, settings, used)
     texts = read_test_set(source, reference, print_notice)
@@ -91,6 +90,14 @@ def evaluate(
     made = _make_metrics(names, options)
     refuse_options_of_other_metrics(names, tokenize=tokenize, lowercase=lowercase)
     _print_scores(score_corpus(made, *texts, _translate(translator, texts[0], out)), as_json)
+
+
+def _refuse_idle_aligner(aligner: Path | None, alignments: Path | None, omissions: bool) -> None:
+    if aligner is not None and alignments is not None and not omissions:
+        raise UntoldError(
+            f"--aligner {aligner} has no effect beside --alignments, unless --omissions are "
+            "measured: leave out one of them"
+        )
 
 
 def _measure_separation(

@@ -18,10 +18,10 @@ word by a source word or by nothing:
 The table learns to explain both sides: it minimises minus the log of the sums by which a and b are
 normalised. With a alone, a word that stands beside others would be explained by their translations:
 a measure word by its noun's. But those are explained by their own words, so a and b disagree. Where
-two words become one they disagree as well, so each decides half of whether there is a link:
+two words become one they disagree as well, so both must see no link:
 
     doubt[i] = (a_nothing[i] + .1) / 2
-    nothing[i] = (a_nothing[i] + doubt[i] / (doubt[i] + sum_t a_t[i] b_t[i])) / 2
+    nothing[i] = (a_nothing[i] * doubt[i] / (doubt[i] + sum_t a_t[i] b_t[i])) ** .4
     link_t[i] ~ a_t[i]                                   sums to 1 - nothing[i] over t
 """
 
@@ -43,7 +43,7 @@ _RISE, _NEAR = 5 / 9, 4 / 9  # the parts of routing and of word order in the pri
 _TURNING = 0.1  # rises that sum to less are not scaled up: the word has hardly turned
 _NEARNESS = 2.0  # a link to the other end of the sentence is exp(-2) times as likely
 _NOTHING = 0.1  # the prior of nothing
-_SURE = 0.5
+_CAUTION = 0.4  # a plain product would call too few words unlinked
 _LEAST = 1e-6  # keeps divisors above zero
 
 
@@ -116,7 +116,7 @@ def find_links(
     by_word, by_nothing = chosen[:, :-1], chosen[:, -1]
     agreed = (by_word * by_source[:, :-1].mT).sum(1)
     doubt = (by_nothing + _NOTHING) / 2
-    nothing = (by_nothing * doubt / (doubt + agreed)) ** _SURE
+    nothing = (by_nothing * doubt / (doubt + agreed)) ** _CAUTION
     words = _normalise(by_word) * (1 - nothing)[:, None]
     return Links(words, nothing, is_word, by_source.mT), unexplained + unexplained_too
 

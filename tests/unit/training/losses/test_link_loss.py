@@ -73,7 +73,7 @@ def by_loops(lexicon, shares, source, target):
         agreed = sum(p * b[t, i] / explained_y[t] for t, p in enumerate(column))
         by_nothing = 0.1 * theta_x(i, -1) / explained_x[i]
         doubt = (by_nothing + 0.1) / 2
-        nothing = (by_nothing + doubt / (doubt + agreed)) / 2
+        nothing = (by_nothing * doubt / (doubt + agreed)) ** 0.4
         links = [(1 - nothing) * p / sum(column) for p in column]
         for t in range(len(target) + 1):
             truth = sum(links[:t]), sum(links[t:]), nothing
