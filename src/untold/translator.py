@@ -20,6 +20,7 @@ from untold.decoding import (
     Ensemble,
     Hypothesis,
     Sentences,
+    UntoldRule,
     beam_search,
     score_pairs,
 )
@@ -97,6 +98,7 @@ class Translator:
         self.decode: DecodeConfig = decode or first.config.decode
         self.device = self.codec.device
         self._advance = advance
+        self._untold = _untold_rule(self.models, self.decode.tell_all)
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
         shapes = [each.config.model for each in models]
         self._cost = estimate_search(self.decode, shapes, self.tokenizers.sizes[1], self.device)
@@ -177,7 +179,7 @@ class Translator:
         for segment in segments:
             now = _join([])
             for step in beam_search(
-                self._model, self._sentences([segment], 0), self.decode, wanted
+                self._model, self._sentences([segment], 0), self.decode, wanted, self._untold
             ):
                 found = step.best() if len(step.live) else step.nbest()[0]
                 now = self._finish(found, segment.ids)
@@ -251,7 +253,7 @@ class Translator:
         lengths = [max(n, math.ceil(start + slope * min(ratio * n, most))) for n in lengths]
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
-            steps = beam_search(self._model, sentences, self.decode, wanted)
+            steps = beam_search(self._model, sentences, self.decode, wanted, self._untold)
             (last,) = deque(steps, maxlen=1)  # runs the search to its end
             found.update(zip(rows, last.nbest(), strict=True))
             if self._advance is not None:
@@ -307,7 +309,7 @@ class Translator:
     def _sentences(self, segments: list[_Part], first: int) -> Sentences:
         ids, mask = self.codec.pad_sources([segment.ids for segment in segments])
         words, prefixes = None, tuple(segment.prefix for segment in segments)
-        if self.decode.coverage_penalty:
+        if self.decode.coverage_penalty or self.decode.tell_all:
             words = mask & (ids != self.tokenizers.source.special_ids.eos)
         return Sentences(
             ids,
@@ -335,6 +337,15 @@ class Translator:
         ]
         best, *others = translations
         return replace(best, alternatives=tuple(others)) if others else best
+
+
+def _untold_rule(models: Sequence[TrainedModel], strength: float) -> UntoldRule | None:
+    """Takes the first calibration among the models; without one a search has a rule of its own."""
+    known = [each.calibration for each in models if each.calibration is not None]
+    if not strength or not known:
+        return None
+    weights, bias = known[0].by_shares.plain
+    return UntoldRule(strength, (weights[0], weights[1], weights[2], weights[3]), bias)
 
 
 def _join(parts: list[Translation]) -> Translation:

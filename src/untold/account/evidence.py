@@ -15,6 +15,7 @@ from untold.corpus.word_spans import Span, merge_assignments, span_text
 
 __all__ = [
     "SEGMENT_EVIDENCE",
+    "SHARE_EVIDENCE",
     "SOURCE_EVIDENCE",
     "TARGET_EVIDENCE",
     "log_odds",
@@ -34,6 +35,7 @@ SOURCE_EVIDENCE = (
     "content",  # it has a letter or a digit
     "eos",  # log p(EOS) at the end: low where more should come
 )
+SHARE_EVIDENCE = SOURCE_EVIDENCE[:4]  # what a search knows of the tokens: decoding/telling.py
 TARGET_EVIDENCE = (
     "unexplained",  # no source word explains it: mean over its pieces
     "unexplained_piece",  # ... of the piece that is explained worst

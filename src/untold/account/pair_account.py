@@ -38,6 +38,7 @@ class PairAccount:
     shares: Float[np.ndarray, "t1 i 3"]  # past, future, redundant before each piece and the end
     links: Float[np.ndarray, "t i"]
     origins: Float[np.ndarray, "t i"]
+    alone: Float[np.ndarray, " i"]  # how far a source piece explains no target piece
     covered: Float[np.ndarray, " i"]  # at the end; nan if the model has no coverage
     log_probabilities: Float[np.ndarray, " t1"]  # of each target piece and of the end
 
@@ -76,7 +77,7 @@ class AccountReader:
         lengths = batch.source_words.sum(1).tolist(), batch.target_mask.sum(1).tolist()
         found = []
         for row, (i, t1) in enumerate(zip(*lengths, strict=True)):
-            shares, links, origins, covered = (each[row] for each in notes)
+            shares, links, origins, alone, covered = (each[row] for each in notes)
             found.append(
                 PairAccount(
                     tuple(self.codec.tokenizers.source.pieces(source_ids[row][:i])),
@@ -84,6 +85,7 @@ class AccountReader:
                     shares[:t1, :i],
                     links[: t1 - 1, :i],
                     origins[: t1 - 1, :i],
+                    alone[:i],
                     covered[t1 - 1, :i],
                     log_probs[row, :t1],
                 )
@@ -91,7 +93,7 @@ class AccountReader:
         return found
 
     def _notes(self, outputs: Outputs, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Returns shares, links, origins and coverage of a batch."""
+        """Returns shares, links, origins, what is alone, and coverage of a batch."""
         separated, past_future = outputs.separated, self.trained.model.past_future
         assert separated is not None and past_future is not None
         shares, covered = separated.shares, separated.covered
@@ -102,6 +104,7 @@ class AccountReader:
             rise = (shares[:, 1:, :, PAST] - shares[:, :-1, :, PAST]).clamp(min=0)
             rise = rise * batch.source_words[:, None]
             links = rise / rise.sum(1, keepdim=True).clamp(min=1)
-            return shares, links, rise / rise.sum(2, keepdim=True).clamp(min=1), covered
+            origins = rise / rise.sum(2, keepdim=True).clamp(min=1)
+            return shares, links, origins, 1 - links.sum(1), covered
         links, _ = find_links(lexicon, shares, batch)
-        return shares, links.words, links.origins[..., :-1], covered
+        return shares, links.words, links.origins[..., :-1], links.alone, covered

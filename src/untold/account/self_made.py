@@ -21,6 +21,7 @@ from untold.account.damage import (
 )
 from untold.account.evidence import (
     SEGMENT_EVIDENCE,
+    SHARE_EVIDENCE,
     SOURCE_EVIDENCE,
     TARGET_EVIDENCE,
     segment_evidence,
@@ -188,6 +189,7 @@ def fit_calibration(
         added=added,
         has_omission=has_omission,
         has_addition=has_addition,
+        by_shares=omissions.fit_shares(),
         damaged=omissions.damaged,
         segments=len(intact),
         error=omissions.held_out_error(),
@@ -222,6 +224,11 @@ class _Lessons:
     def fit_words(self, segments: Sequence[int]) -> Regression:
         """Fits the regression of the words of these segments."""
         return fit_regression(self.names, *self._gather(segments))
+
+    def fit_shares(self) -> Regression:
+        """Fits the regression of source words by their shares alone."""
+        evidence, lacking = self._gather(range(len(self.evidence)))
+        return fit_regression(SHARE_EVIDENCE, evidence[:, : len(SHARE_EVIDENCE)], lacking)
 
     def held_out_error(self) -> float:
         """Fits on every other segment, and returns the calibration error on the rest."""

@@ -83,8 +83,6 @@ class TrainConfig(Section):
     """The share of sentences that are also read with a span deleted."""
     short_spans: Fraction = 0.0
     """The share of such spans that have at most three tokens; others have up to half of all."""
-    replaced_spans: Fraction = 0.0
-    """The share of such spans that are replaced by other words instead of deleted."""
     losses: dict[str, Weight] = Field(default_factory=dict)
     """The weights of losses of other packages, by name: docs/losses.md."""
     auxiliary_start: CountOrZero = 0

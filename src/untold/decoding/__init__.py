@@ -5,6 +5,7 @@ from untold.decoding.ensemble import Ensemble
 from untold.decoding.interface import Hypothesis, Scorable, Searchable, Sentences
 from untold.decoding.penalties import CoveragePenalty, length_penalty
 from untold.decoding.teacher_forcing import score_pairs, token_log_probabilities
+from untold.decoding.telling import UntoldRule
 
 __all__ = [
     "CoveragePenalty",
@@ -14,6 +15,7 @@ __all__ = [
     "SearchStep",
     "Searchable",
     "Sentences",
+    "UntoldRule",
     "beam_search",
     "length_penalty",
     "score_pairs",

@@ -26,6 +26,7 @@ from untold.decoding.hypotheses import BackPointers, End, FinishedHypotheses
 from untold.decoding.interface import NOT_NUMBERS, Hypothesis, Searchable, Sentences
 from untold.decoding.penalties import CoveragePenalty, Covered, length_penalty
 from untold.decoding.sampling import draw, uniforms
+from untold.decoding.telling import Telling, UntoldRule
 from untold.decoding.top_k import best_tokens
 from untold.errors import UntoldError
 from untold.models.seq2seq import Step
@@ -41,18 +42,26 @@ __all__ = [
 
 
 def search(
-    model: Searchable, sentences: Sentences, config: DecodeConfig, wanted: Collection[str] = ()
+    model: Searchable,
+    sentences: Sentences,
+    config: DecodeConfig,
+    wanted: Collection[str] = (),
+    untold: UntoldRule | None = None,
 ) -> list[list[Hypothesis]]:
     """Finds the `nbest` translations of each sentence, best first; fewer if there are no more.
 
     `wanted` names the Signals that the hypotheses carry. Put the model in evaluation mode first.
     """
-    last = deque(beam_search(model, sentences, config, wanted), maxlen=1)
+    last = deque(beam_search(model, sentences, config, wanted, untold), maxlen=1)
     return last[0].nbest() if last else []
 
 
 def beam_search(
-    model: Searchable, sentences: Sentences, config: DecodeConfig, wanted: Collection[str] = ()
+    model: Searchable,
+    sentences: Sentences,
+    config: DecodeConfig,
+    wanted: Collection[str] = (),
+    untold: UntoldRule | None = None,
 ) -> Iterator["SearchStep"]:
     """Yields the state of the search after every token; the last state has the n-best lists.
 
@@ -66,7 +75,7 @@ def beam_search(
         if config.sample:
             sentences = sentences.repeated(config.nbest)
         source = model.encode(sentences.source_ids, sentences.source_mask)
-        state, step = model.start(source, 1), _start(sentences, config)
+        state, step = model.start(source, 1), _start(sentences, config, untold)
         if config.sample:
             chances = uniforms(sentences, config, step.constraints.limits)
     covered = step.covered
@@ -79,6 +88,8 @@ def beam_search(
                 shown = predicted.signals.only(wanted)
                 step.pointers.show(shown.map(lambda values: values.flatten(0, 1)))
             log_probs = _allowed(predicted.logits, step)
+            if step.telling is not None:
+                step = _tell(step, predicted, log_probs)
             if chances is None:
                 room = config.beam - step.finished.counts[step.live]
                 candidates = best_candidates(log_probs, step.scores, room, sentences.special.pad)
@@ -107,6 +118,7 @@ class SearchStep:
     last: Int[Tensor, "b n"]
     scores: Float64[Tensor, "b n"]  # log-probabilities so far, best first
     covered: Covered | None  # with a coverage penalty
+    telling: Telling | None  # with config.tell_all
     pointers: BackPointers
     finished: FinishedHypotheses
 
@@ -230,9 +242,11 @@ def continue_with(
     return Candidates(scores + values, values, torch.zeros_like(tokens), tokens)
 
 
-def _start(sentences: Sentences, config: DecodeConfig) -> SearchStep:
+def _start(sentences: Sentences, config: DecodeConfig, untold: UntoldRule | None) -> SearchStep:
     """Begins one empty hypothesis of each sentence."""
     ids, device, covered = sentences.source_ids, sentences.source_ids.device, None
+    if config.tell_all and untold is None:
+        untold = UntoldRule(config.tell_all)
     constraints = Constraints.of(sentences, config)
     coverage = CoveragePenalty.of(config) if config.coverage_penalty else None
     if coverage is not None:
@@ -249,6 +263,7 @@ def _start(sentences: Sentences, config: DecodeConfig) -> SearchStep:
         last=last,
         scores=torch.zeros(last.shape, dtype=torch.float64, device=device),
         covered=covered,
+        telling=Telling(untold, sentences.words()) if config.tell_all and untold else None,
         pointers=BackPointers(last.flatten()),
         finished=FinishedHypotheses.none(len(ids), kept, device),
     )
@@ -269,6 +284,15 @@ def _allowed(logits: Float[Tensor, "b n v"], step: SearchStep) -> Float[Tensor, 
         history = step.pointers.history().view(*step.last.shape, -1)
     step.constraints.apply(log_probs, step.length, history)
     return log_probs
+
+
+def _tell(step: SearchStep, predicted: Step, log_probs: Float[Tensor, "b n v"]) -> SearchStep:
+    """Lowers the log-probability of EOS by what each hypothesis would leave untold."""
+    assert step.telling is not None
+    telling = step.telling.after(predicted.signals)
+    assert telling.lost is not None
+    log_probs[..., step.sentences.special.eos] += telling.lost.to(log_probs.dtype)
+    return replace(step, telling=telling)
 
 
 def _advance(
@@ -304,6 +328,7 @@ def _advance(
         last=candidates.tokens,
         scores=candidates.scores,
         covered=None if covered is None else covered.select(still, rows),
+        telling=None if step.telling is None else step.telling.select(still),
         pointers=step.pointers,
         finished=finished,
     )
@@ -324,12 +349,15 @@ def _ends(
         scores = scores + covered.penalties(candidates.beams)
     ending = ending & (scores > -torch.inf)
     positions = ending.nonzero()[:, 0]
+    lost = torch.zeros_like(scores)
+    if step.telling is not None and step.telling.lost is not None:
+        lost = step.telling.lost.gather(1, candidates.beams)
     columns = (
         step.live[positions],
         scores[ending],
-        candidates.scores[ending],
+        (candidates.scores - lost)[ending],
         positions * step.last.shape[1] + candidates.beams[ending],
-        candidates.log_probs[ending],
+        (candidates.log_probs - lost)[ending],
         step.constraints.limits[positions] > length + 1,
     )
     for number, score, total, row, eos, by_itself in zip(

@@ -18,10 +18,11 @@ word by a source word or by nothing:
 The table learns to explain both sides: it minimises minus the log of the sums by which a and b are
 normalised. With a alone, a word that stands beside others would be explained by their translations:
 a measure word by its noun's. But those are explained by their own words, so a and b disagree. Where
-two words become one they disagree as well, so both must see no link:
+two words become one they disagree as well, so each decides half of whether there is a link:
 
     doubt[i] = (a_nothing[i] + .1) / 2
-    nothing[i] = (a_nothing[i] * doubt[i] / (doubt[i] + sum_t a_t[i] b_t[i])) ** .4
+    alone[i] = doubt[i] / (doubt[i] + sum_t a_t[i] b_t[i])
+    nothing[i] = (a_nothing[i] + alone[i]) / 2
     link_t[i] ~ a_t[i]                                   sums to 1 - nothing[i] over t
 """
 
@@ -43,7 +44,6 @@ _RISE, _NEAR = 5 / 9, 4 / 9  # the parts of routing and of word order in the pri
 _TURNING = 0.1  # rises that sum to less are not scaled up: the word has hardly turned
 _NEARNESS = 2.0  # a link to the other end of the sentence is exp(-2) times as likely
 _NOTHING = 0.1  # the prior of nothing
-_CAUTION = 0.4  # a plain product would call too few words unlinked
 _LEAST = 1e-6  # keeps divisors above zero
 
 
@@ -55,21 +55,18 @@ class Links:
     nothing: Float[Tensor, "b i"]  # of no target word
     is_word: Bool[Tensor, "b i"]  # False at the end of a source and at padding
     origins: Float[Tensor, "b s i1"]  # b_t[i]: what explains each target word; nothing is last
+    alone: Float[Tensor, "b i"]  # how far no target word is explained by it
 
-    def keep(
-        self,
-        rows: Int[Tensor, " r"],
-        places: Int[Tensor, "r s"],
-        linked: Bool[Tensor, "r s"],
-    ) -> "Links":
-        """Keeps some sentences, and of each the target words at some places that are linked."""
+    def keep(self, rows: Int[Tensor, " r"], places: Int[Tensor, "r s"]) -> "Links":
+        """Keeps some sentences, and of each the target words at some places."""
         s, i = self.words.shape[1:]
         places = places.clamp(max=s - 1)[..., None]
         return Links(
-            self.words[rows].gather(1, places.expand(-1, -1, i)) * linked[..., None],
+            self.words[rows].gather(1, places.expand(-1, -1, i)),
             self.nothing[rows],
             self.is_word[rows],
-            self.origins[rows].gather(1, places.expand(-1, -1, i + 1)) * linked[..., None],
+            self.origins[rows].gather(1, places.expand(-1, -1, i + 1)),
+            self.alone[rows],
         )
 
     def categories(self) -> Float[Tensor, "b t i 3"]:
@@ -116,9 +113,10 @@ def find_links(
     by_word, by_nothing = chosen[:, :-1], chosen[:, -1]
     agreed = (by_word * by_source[:, :-1].mT).sum(1)
     doubt = (by_nothing + _NOTHING) / 2
-    nothing = (by_nothing * doubt / (doubt + agreed)) ** _CAUTION
+    alone = doubt / (doubt + agreed)
+    nothing = (by_nothing + alone) / 2
     words = _normalise(by_word) * (1 - nothing)[:, None]
-    return Links(words, nothing, is_word, by_source.mT), unexplained + unexplained_too
+    return Links(words, nothing, is_word, by_source.mT, alone), unexplained + unexplained_too
 
 
 def _log_theta(

@@ -1,7 +1,7 @@
 """Calibration: regressions that turn evidence into probabilities, and their file beside a model.
 
-Four small logistic regressions say how probable it is that a source word was omitted, that a target
-word was added, and that a segment has any of either. They are learnt on damage that untold makes
+Small logistic regressions say how probable it is that a source word was omitted, that a target word
+was added, and that a segment has any of either. They are learnt on damage that untold makes
 itself (account/self_made.py) and are kept in calibration.json in the model's directory.
 """
 
@@ -49,6 +49,15 @@ class Regression:
         shift = _logit(prior) - _logit(self.prior)
         return standard @ np.array(self.weights) + self.bias + shift
 
+    @property
+    def plain(self) -> tuple[tuple[float, ...], float]:
+        """Returns weights and bias for evidence that is not standardised."""
+        triples = zip(self.weights, self.means, self.scales, strict=True)
+        weights = tuple(
+            weight / scale for weight, scale in zip(self.weights, self.scales, strict=True)
+        )
+        return weights, self.bias - sum(w * mean / scale for w, mean, scale in triples)
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -58,6 +67,7 @@ class Calibration:
     added: Regression  # of target words
     has_omission: Regression  # of segments
     has_addition: Regression
+    by_shares: Regression  # of source words, by shares alone: all that a search knows
     damaged: float  # the share of segments with damage that they were learnt with
     segments: int  # how many segments they were learnt from
     error: float  # expected calibration error of words of segments that were held out
@@ -79,7 +89,7 @@ class Calibration:
             values = json.loads(text)
             if values.pop("format") != _FORMAT:
                 raise ValueError("another version wrote it")
-            for name in ("omitted", "added", "has_omission", "has_addition"):
+            for name in ("omitted", "added", "has_omission", "has_addition", "by_shares"):
                 values[name] = _read_regression(values[name])
             found = cls(**values)
             if not 0 < found.damaged < 1 or not 0 <= found.error <= 1:

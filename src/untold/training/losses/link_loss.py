@@ -74,7 +74,7 @@ class CounterfactualLinkLoss(TranslationTableLoss):
         cut, separated = context.counterfactual
         links, _ = context.once(_batch_links)
         return links_loss(
-            links.keep(cut.rows, cut.origin[:, :-1], cut.words.mask[:, :-1]),
+            links.keep(cut.rows, cut.origin[:, :-1]),
             separated.shares,
             cut.after,
         )

@@ -59,10 +59,7 @@ class LossContext:
 
         None means that no sentence of the batch was chosen.
         """
-        config = self.config
-        cut = delete_spans(
-            self.batch, config.counterfactual, config.short_spans, config.replaced_spans
-        )
+        cut = delete_spans(self.batch, self.config.counterfactual, self.config.short_spans)
         if cut is None:
             return None
         decoded = self.model.decode(self.outputs.source.select(cut.rows), cut.prefix)

@@ -73,7 +73,7 @@ def by_loops(lexicon, shares, source, target):
         agreed = sum(p * b[t, i] / explained_y[t] for t, p in enumerate(column))
         by_nothing = 0.1 * theta_x(i, -1) / explained_x[i]
         doubt = (by_nothing + 0.1) / 2
-        nothing = (by_nothing * doubt / (doubt + agreed)) ** 0.4
+        nothing = (by_nothing + doubt / (doubt + agreed)) / 2
         links = [(1 - nothing) * p / sum(column) for p in column]
         for t in range(len(target) + 1):
             truth = sum(links[:t]), sum(links[t:]), nothing
@@ -126,9 +126,8 @@ def test_it_is_finite_where_shares_are_hard(lexicon, value):
 
 def test_categories_by_hand():
     words, nothing = torch.tensor([[[0.7, 0.0], [0.2, 0.5]]]), torch.tensor([[0.1, 0.5]])
-    links = Links(
-        words, nothing, torch.ones(1, 2, dtype=torch.bool), words.new_zeros(*words.shape[:2], 3)
-    )
+    origins = words.new_zeros(*words.shape[:2], 3)
+    links = Links(words, nothing, torch.ones(1, 2, dtype=torch.bool), origins, nothing)
     wanted = torch.tensor(
         [
             [[0.0, 0.9, 0.1], [0.0, 0.5, 0.5]],
@@ -151,8 +150,8 @@ def test_after_a_cut_the_words_of_the_span_stay_untold():
     nothing = torch.rand(b, i)
     total = words.sum(1) + nothing
     origins = torch.rand(*words.shape[:2], words.shape[2] + 1)
-    links = Links(words / total[:, None], nothing / total, batch.source_mask, origins)
-    found = links.keep(cut.rows, cut.origin[:, :-1], cut.words.mask[:, :-1]).categories()
+    links = Links(words / total[:, None], nothing / total, batch.source_mask, origins, nothing)
+    found = links.keep(cut.rows, cut.origin[:, :-1]).categories()
     for row, (_, target) in enumerate(pairs):
         kept = cut.words.labels[row].tolist()  # targets have no word twice
         for step in range(int(cut.words.mask[row].sum())):

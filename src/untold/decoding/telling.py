@@ -1,0 +1,94 @@
+"""The search that tells all: a translation may end where the model believes that nothing is untold.
+
+    log p'(EOS | y, x) = log p(EOS | y, x) + strength * sum_i log(1 - u_i)
+
+u_i is the probability that source token i is still untold, by the shares of past, future and
+redundant before EOS. A model that has said everything is sure of it, and nothing changes; where it
+is sure that words are missing, ending costs much, and the search goes on. Unlike the coverage
+penalty, which compares translations when they have ended, this counts before a search chooses.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from untold.categories import FUTURE, PAST, REDUNDANT
+from untold.errors import UntoldError
+from untold.models.seq2seq import Signals
+
+__all__ = ["Telling", "UntoldRule"]
+
+_CERTAIN = 1e-4  # probabilities nearer to 0 or 1 than this are not told apart
+
+
+@dataclass(frozen=True)
+class UntoldRule:
+    """Says how probable it is, by its shares, that a source token is untold.
+
+    log u/(1 - u) = bias + weights . (log-odds of FUTURE against PAST, of PAST, of REDUNDANT at the
+    first step, of REDUNDANT now). A calibration learns the numbers; without one u is the share of
+    FUTURE in PAST and FUTURE.
+    """
+
+    strength: float
+    weights: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    bias: float = 0.0
+
+    def log_told(
+        self, shares: Float[Tensor, "*b i g"], first: Float[Tensor, "*b i"]
+    ) -> Float64[Tensor, "*b i"]:
+        """Computes log(1 - u) of every token; `first` is REDUNDANT at the first step."""
+        past, future = shares[..., PAST].double(), shares[..., FUTURE].double()
+        terms = (
+            _log_odds(future / (past + future).clamp(min=1e-9)),
+            _log_odds(past),
+            _log_odds(first.double()),
+            _log_odds(shares[..., REDUNDANT].double()),
+        )
+        weights = torch.tensor(self.weights, dtype=torch.float64, device=shares.device)
+        odds = torch.stack(terms, dim=-1) @ weights + self.bias
+        return torch.nn.functional.logsigmoid(-odds)
+
+    def lost(
+        self,
+        shares: Float[Tensor, "*b i g"],
+        first: Float[Tensor, "*b i"],
+        words: Bool[Tensor, "*b i"],
+    ) -> Float64[Tensor, "*b"]:
+        """Computes what ending costs: strength times the sum over the words."""
+        return self.strength * (self.log_told(shares, first) * words).sum(-1)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Tracks what each hypothesis of a search would lose by ending."""
+
+    rule: UntoldRule
+    words: Bool[Tensor, "b i"]
+    first: Float[Tensor, "b i"] | None = None  # REDUNDANT at the first step
+    lost: Float64[Tensor, "b n"] | None = None  # by ending now
+
+    def after(self, signals: Signals) -> "Telling":
+        """Looks at the shares of one more step."""
+        shares = signals.assignments
+        if shares is None:
+            raise UntoldError(
+                "decode.tell_all needs a model that separates past and future: set it to 0, or "
+                'train one with model.separator.kind = "gdr"'
+            )
+        first = shares[:, 0, :, REDUNDANT] if self.first is None else self.first
+        every = first[:, None].expand(-1, shares.shape[1], -1)
+        lost = self.rule.lost(shares, every, self.words[:, None].expand_as(every))
+        return replace(self, first=first, lost=lost)
+
+    def select(self, live: Int[Tensor, " s"]) -> "Telling":
+        """Keeps the sentences `live`; what their hypotheses lose is known after the next step."""
+        assert self.first is not None
+        return replace(self, words=self.words[live], first=self.first[live], lost=None)
+
+
+def _log_odds(chance: Float64[Tensor, "*n"]) -> Float64[Tensor, "*n"]:
+    inside = chance.clamp(_CERTAIN, 1 - _CERTAIN)
+    return (inside / (1 - inside)).log()
