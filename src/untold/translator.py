@@ -345,7 +345,7 @@ def _untold_rule(models: Sequence[TrainedModel], strength: float) -> UntoldRule 
     if not strength or not known:
         return None
     weights, bias = known[0].by_shares.plain
-    return UntoldRule(strength, (weights[0], weights[1], weights[2], weights[3]), bias)
+    return UntoldRule(strength, (weights[0], weights[1]), bias)
 
 
 def _join(parts: list[Translation]) -> Translation:

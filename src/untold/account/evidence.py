@@ -18,24 +18,21 @@ __all__ = [
     "SHARE_EVIDENCE",
     "SOURCE_EVIDENCE",
     "TARGET_EVIDENCE",
+    "lexicon_evidence",
     "log_odds",
     "segment_evidence",
+    "share_evidence",
     "source_evidence",
     "target_evidence",
 ]
 
 SOURCE_EVIDENCE = (
-    "future",  # FUTURE against PAST at the end
-    "past",  # PAST at the end
-    "redundant",  # REDUNDANT at the first step, when nothing but the source was seen
-    "redundant_end",
-    "unlinked",  # the lexicon explains it by no target word: mean over its pieces
-    "unlinked_piece",  # ... of the piece that is explained best
+    "untold",  # FUTURE against PAST at the end says so, or the lexicon, which finds no link
     "uncovered",
+    "redundant",  # REDUNDANT at the first step, when nothing but the source was seen
     "content",  # it has a letter or a digit
-    "eos",  # log p(EOS) at the end: low where more should come
 )
-SHARE_EVIDENCE = SOURCE_EVIDENCE[:4]  # what a search knows of the tokens: decoding/telling.py
+SHARE_EVIDENCE = ("future", "redundant")  # all that a search knows: decoding/telling.py
 TARGET_EVIDENCE = (
     "unexplained",  # no source word explains it: mean over its pieces
     "unexplained_piece",  # ... of the piece that is explained worst
@@ -57,24 +54,35 @@ def log_odds(probability: np.ndarray) -> np.ndarray:
 
 
 def source_evidence(account: PairAccount, words: Sequence[Span]) -> Float[np.ndarray, "i k"]:
-    """Computes the evidence that each source word is untold; `words` are spans of its pieces."""
-    if not words:
-        return np.zeros((0, len(SOURCE_EVIDENCE)))
-    first, last = merge_assignments(account.shares, (Span(0, 1),), words)
-    unlinked = 1 - account.links.sum(0)
+    """Computes the evidence that each source word is untold; `words` are spans of its pieces.
+
+    A word may be left out, and FUTURE says so; or something else was said for it, which deceives
+    the routing but not the lexicon. Either is enough.
+    """
+    future, redundant = share_evidence(account, words).T
+    told = 1 / (1 + np.exp(future))
     covered = np.nan_to_num(account.covered, nan=1.0)
     columns = {
-        "future": log_odds(last[:, FUTURE] / np.maximum(1e-9, last[:, PAST] + last[:, FUTURE])),
-        "past": log_odds(last[:, PAST]),
-        "redundant": log_odds(first[:, REDUNDANT]),
-        "redundant_end": log_odds(last[:, REDUNDANT]),
-        "unlinked": log_odds(_merge(unlinked, words, np.mean)),
-        "unlinked_piece": log_odds(_merge(unlinked, words, np.min)),
+        "untold": log_odds(1 - told * (1 - _merge(account.alone, words, np.mean))),
         "uncovered": -np.log(np.maximum(0.01, _merge(covered, words, np.mean))),
+        "redundant": redundant,
         "content": _content(account.source, words),
-        "eos": np.full(len(words), account.log_probabilities[-1]),
     }
     return np.stack([columns[name] for name in SOURCE_EVIDENCE], axis=1).astype(np.float64)
+
+
+def share_evidence(account: PairAccount, words: Sequence[Span]) -> Float[np.ndarray, "i 2"]:
+    """Computes the evidence of shares alone: FUTURE against PAST, REDUNDANT at the first step."""
+    if not words:
+        return np.zeros((0, len(SHARE_EVIDENCE)))
+    first, last = merge_assignments(account.shares, (Span(0, 1),), words)
+    future = last[:, FUTURE] / np.maximum(1e-9, last[:, PAST] + last[:, FUTURE])
+    return np.stack([log_odds(future), log_odds(first[:, REDUNDANT])], axis=1).astype(np.float64)
+
+
+def lexicon_evidence(account: PairAccount, words: Sequence[Span]) -> Float[np.ndarray, " i"]:
+    """Computes the evidence of the lexicon alone: no target word explains the source word."""
+    return log_odds(_merge(1 - account.links.sum(0), words, np.mean))
 
 
 def target_evidence(account: PairAccount, words: Sequence[Span]) -> Float[np.ndarray, "t m"]:

@@ -8,7 +8,7 @@ on. A word whose links are divided between the span and the rest has no label.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -25,6 +25,7 @@ from untold.account.evidence import (
     SOURCE_EVIDENCE,
     TARGET_EVIDENCE,
     segment_evidence,
+    share_evidence,
     source_evidence,
     target_evidence,
 )
@@ -227,8 +228,9 @@ class _Lessons:
 
     def fit_shares(self) -> Regression:
         """Fits the regression of source words by their shares alone."""
-        evidence, lacking = self._gather(range(len(self.evidence)))
-        return fit_regression(SHARE_EVIDENCE, evidence[:, : len(SHARE_EVIDENCE)], lacking)
+        shares = [share_evidence(each, display_spans(each.source)) for each in self.accounts]
+        by_shares = replace(self, names=SHARE_EVIDENCE, evidence=tuple(shares))
+        return by_shares.fit_words(range(len(shares)))
 
     def held_out_error(self) -> float:
         """Fits on every other segment, and returns the calibration error on the rest."""

@@ -27,13 +27,13 @@ _CERTAIN = 1e-4  # probabilities nearer to 0 or 1 than this are not told apart
 class UntoldRule:
     """Says how probable it is, by its shares, that a source token is untold.
 
-    log u/(1 - u) = bias + weights . (log-odds of FUTURE against PAST, of PAST, of REDUNDANT at the
-    first step, of REDUNDANT now). A calibration learns the numbers; without one u is the share of
-    FUTURE in PAST and FUTURE.
+    log u/(1 - u) = bias + weights . (log-odds of FUTURE against PAST, of REDUNDANT at the first
+    step). A calibration learns the numbers; without one u is the share of FUTURE in PAST and
+    FUTURE.
     """
 
     strength: float
-    weights: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    weights: tuple[float, float] = (1.0, 0.0)
     bias: float = 0.0
 
     def log_told(
@@ -41,14 +41,8 @@ class UntoldRule:
     ) -> Float64[Tensor, "*b i"]:
         """Computes log(1 - u) of every token; `first` is REDUNDANT at the first step."""
         past, future = shares[..., PAST].double(), shares[..., FUTURE].double()
-        terms = (
-            _log_odds(future / (past + future).clamp(min=1e-9)),
-            _log_odds(past),
-            _log_odds(first.double()),
-            _log_odds(shares[..., REDUNDANT].double()),
-        )
-        weights = torch.tensor(self.weights, dtype=torch.float64, device=shares.device)
-        odds = torch.stack(terms, dim=-1) @ weights + self.bias
+        untold = _log_odds(future / (past + future).clamp(min=1e-9))
+        odds = self.weights[0] * untold + self.weights[1] * _log_odds(first.double()) + self.bias
         return torch.nn.functional.logsigmoid(-odds)
 
     def lost(

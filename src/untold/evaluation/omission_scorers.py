@@ -12,7 +12,12 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from untold.account.evidence import SOURCE_EVIDENCE, segment_evidence, source_evidence
+from untold.account.evidence import (
+    lexicon_evidence,
+    segment_evidence,
+    share_evidence,
+    source_evidence,
+)
 from untold.account.pair_account import NO_ACCOUNT, AccountReader, PairAccount
 from untold.alignment.aligner import Aligner, split_pairs
 from untold.corpus.word_spans import Span, word_spans
@@ -80,15 +85,19 @@ class EvidenceScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, name: str, evidence: str, trained: TrainedModel) -> None:
-        self.name, self.reader = name, AccountReader(trained)  # type: ignore[misc]
-        self.column = SOURCE_EVIDENCE.index(evidence)
+    def __init__(self, trained: TrainedModel, *, by_lexicon: bool) -> None:
+        self.reader, self.by_lexicon = AccountReader(trained), by_lexicon
+        self.name = "lexicon" if by_lexicon else "future"  # type: ignore[misc]
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores a pair by its most suspicious word."""
-        read = self.reader.read(pairs)
-        columns = (source_evidence(each, word_spans(each.source))[:, self.column] for each in read)
-        return [_by_highest(words) for words in columns]
+        return [_by_highest(self._words(each)) for each in self.reader.read(pairs)]
+
+    def _words(self, account: PairAccount) -> Float[np.ndarray, " i"]:
+        words = word_spans(account.source)
+        if self.by_lexicon:
+            return lexicon_evidence(account, words)
+        return share_evidence(account, words)[:, 0]
 
 
 class AttentionScorer(OmissionScorer):
@@ -189,9 +198,9 @@ def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[Om
     found: list[OmissionScorer] = []
     if trained.calibration is not None:
         found.append(AccountScorer(trained))
-    found.append(EvidenceScorer("future", "future", trained))
+    found.append(EvidenceScorer(trained, by_lexicon=False))
     if past_future.heads.lexicon is not None:
-        found.append(EvidenceScorer("lexicon", "unlinked", trained))
+        found.append(EvidenceScorer(trained, by_lexicon=True))
     found += [AttentionScorer(translator, by_maximum=each) for each in (False, True)]
     found += [SequenceScorer(trained, by_end=each) for each in (False, True)]
     if aligner is not None:
