@@ -32,7 +32,7 @@ def _side(text: str) -> JudgedSide:
 
 
 def _check_segments(
-    translator: object, segments: Iterable[Segment | Damage]
+    translator: object, segments: Iterable[Segment | Damage], expected: float = 0.1
 ) -> Iterator[CheckedSegment | Segment | Damage]:
     for each in segments:
         yield each if isinstance(each, Damage) or each.unchecked else judged(each)

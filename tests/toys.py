@@ -60,7 +60,7 @@ def shape_of(backbone: str, shapes: Mapping[str, dict[str, Any]] = SHAPES) -> di
 
 # Every way of telling past from future; `separator` gives them capsules of distinct numbers.
 SEPARATORS: dict[str, dict[str, Any]] = {
-    "gdr-dot": {"kind": "gdr", "agreement": "dot"},
+    "gdr-dot": {"kind": "gdr", "agreement": "dot", "token_coverage": False},
     "gdr-said": {"kind": "gdr", "agreement": "dot", "token_coverage": True},
     "gdr-mlp": {"kind": "gdr", "preset": "paper"},
     "clf": {"kind": "clf", "fusion": "ffn"},

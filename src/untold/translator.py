@@ -22,6 +22,7 @@ from untold.decoding import (
     Sentences,
     UntoldRule,
     beam_search,
+    charge_untold,
     score_pairs,
 )
 from untold.errors import UntoldError
@@ -43,7 +44,7 @@ class Translation(SignalsMixin[np.ndarray]):
     """
 
     text: str
-    score: float  # log_probability / length penalty, plus the coverage penalty
+    score: float  # log_probability / length penalty, less what is uncovered or untold
     log_probability: float
     tokens: tuple[str, ...]  # the pieces of the text
     source_tokens: tuple[str, ...]
@@ -222,6 +223,8 @@ class Translator:
             batch = self.codec.batch([ids[row] for row in rows], rows)
             hypotheses = score_pairs(self._model, batch, alpha, coverage, attention=attention)
             for row, hypothesis in zip(rows, hypotheses, strict=True):
+                if self._untold is not None:
+                    hypothesis = charge_untold(hypothesis, self._untold, alpha)
                 scored = self._finish([hypothesis], ids[row][0])
                 found[row] = replace(scored, text=pairs[row][1])
             if self._advance is not None:
@@ -340,10 +343,10 @@ class Translator:
 
 
 def _untold_rule(models: Sequence[TrainedModel], strength: float) -> UntoldRule | None:
-    """Takes the first calibration among the models; without one a search has a rule of its own."""
+    """Takes the first calibration among the models, if there is one; None if nothing is asked."""
     known = [each.calibration for each in models if each.calibration is not None]
     if not strength or not known:
-        return None
+        return UntoldRule(strength) if strength else None
     weights, bias = known[0].by_shares.plain
     return UntoldRule(strength, (weights[0], weights[1]), bias)
 

@@ -32,7 +32,7 @@ TRANSFORMER = {
     "encoder_layers": 2,
     "decoder_layers": 2,
 }
-GDR = {"separator": {"kind": "gdr"}}
+GDR = {"separator": {"kind": "gdr", "token_coverage": False}}  # the default of that time
 # The settings of each system: [model], and where they are not those of all, [train].
 SYSTEMS = {
     "transformer": (TRANSFORMER, {}),
@@ -71,6 +71,7 @@ def settings(corpus: Path, model: dict, train: dict) -> Config:
                 "save_every": UPDATES,
                 "device": "cpu",
                 "threads": 1,
+                "short_spans": 0.0,
             }
             | train,
             "decode": {"beam": 4, "max_length": 12, "batch_tokens": 2000},

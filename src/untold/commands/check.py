@@ -30,6 +30,9 @@ FailOn = Annotated[
         "reported].",
     ),
 ]
+Expected = Annotated[
+    float, number_option(0.001, 0.999, "The share of segments that are probably damaged.")
+]
 Columns = Annotated[
     str | None, typer.Option(metavar="SOURCE,TARGET", help="Columns of a table, by name or number.")
 ]
@@ -56,6 +59,7 @@ def check(
     source_language: SourceLanguage = None,
     target_language: Annotated[str | None, typer.Option(help="And which the target.")] = None,
     threshold: Annotated[float, number_option(0.0, 1.0, "Report from this probability on.")] = 0.5,
+    expected: Expected = 0.1,
     fail_on: FailOn = None,
     budget: Annotated[
         int, number_option(0, 10**9, "So many findings may a file have before the check fails.")
@@ -87,7 +91,7 @@ def check(
     say_outputs_if_stopped(*outputs.paths)
     known = Baseline() if baseline is None else read_baseline(baseline)
     translator = load_translator(model, None)
-    run = CheckRun(rules, rules.shown(threshold), known)
+    run = CheckRun(rules, rules.shown(threshold), known, expected)
     tally = run.check(translator, inputs, outputs)
     print_notice(tally.summary())
     if run.fails:

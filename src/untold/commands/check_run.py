@@ -109,6 +109,7 @@ class CheckRun:
     rules: FailRules
     thresholds: dict[FindingKind, float]
     known: Baseline
+    expected: float  # the share of segments that are damaged
     tally: Tally = field(default_factory=Tally)
     fails: bool = False
     _found: set[BaselineEntry] = field(default_factory=set)
@@ -120,7 +121,7 @@ class CheckRun:
         place = outputs.sarif or outputs.html
         table = CheckTable()
         with _spool(place) as spool, _progress(outputs.printed) as advance:
-            for item in check_segments(translator, inputs.segments()):
+            for item in check_segments(translator, inputs.segments(), self.expected):
                 record = self._judge(item)
                 if record is not None:
                     _print(record, outputs.printed, table)

@@ -4,7 +4,14 @@ The keys of one backbone are defined beside its network, in models/.
 """
 
 from untold.config.aligner_config import AlignerConfig, AlignerKind, Splitting
-from untold.config.config_file import Config, load_config, override, parse_config, parse_config_json
+from untold.config.config_file import (
+    Config,
+    fill_older_settings,
+    load_config,
+    override,
+    parse_config,
+    parse_config_json,
+)
 from untold.config.data_config import CorpusConfig, DataConfig, TokenizerConfig
 from untold.config.decode_config import DecodeConfig
 from untold.config.idle_settings import IDLE_RULES, idle_settings, why_idle
@@ -61,6 +68,7 @@ __all__ = [
     "Width",
     "check_section",
     "check_section_json",
+    "fill_older_settings",
     "idle_settings",
     "load_config",
     "model_config_class",

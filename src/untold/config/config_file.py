@@ -3,6 +3,7 @@
 Types are strict, and an unknown key is an error that names the nearest known one.
 """
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +20,20 @@ from untold.config.train_config import TrainConfig
 from untold.errors import UntoldError, shorten
 from untold.failures import refuse_endless_device
 
-__all__ = ["Config", "load_config", "override", "parse_config", "parse_config_json"]
+__all__ = [
+    "Config",
+    "fill_older_settings",
+    "load_config",
+    "override",
+    "parse_config",
+    "parse_config_json",
+]
+
+# Settings that are newer than some saved models, with what was done before there was a choice.
+_OLDER_SETTINGS: Mapping[str, Any] = {
+    "model": {"separator": {"token_coverage": False}},
+    "train": {"short_spans": 0.0},
+}
 
 
 class Config(Section):
@@ -93,7 +107,31 @@ def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Con
 
 def parse_config_json(text: str, where: str) -> Config:
     """Checks JSON that `Config.model_dump_json` wrote, now or in an older version."""
-    return check_section_json(Config, text, where)
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return check_section_json(Config, text, where)  # which says what is wrong
+    return check_section_json(Config, json.dumps(fill_older_settings(values)), where)
+
+
+def fill_older_settings(values: Any) -> Any:
+    """Adds what an older version did where a setting is missing whose default has changed since.
+
+    A whole configuration has every key of its version: a key that it lacks is newer.
+    """
+    return _fill(values, _OLDER_SETTINGS)
+
+
+def _fill(values: Any, older: Mapping[str, Any]) -> Any:
+    if not isinstance(values, dict):
+        return values
+    filled = dict(values)
+    for key, value in older.items():
+        if not isinstance(value, Mapping):
+            filled.setdefault(key, value)
+        elif key in filled:
+            filled[key] = _fill(filled[key], value)
+    return filled
 
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:

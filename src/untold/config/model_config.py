@@ -50,6 +50,7 @@ SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {
         "agreement": "mlp",
         "coverage": False,
+        "token_coverage": False,
         "capsule_scale": False,
         "fusion": "ffn",
         "lexicon": 0,
@@ -85,7 +86,7 @@ class SeparatorConfig(Section):
     """How a vote is compared with a capsule (gdr): by a product, or by the paper's network."""
     coverage: bool = True
     """Whether routing starts from what the steps before have covered (gdr)."""
-    token_coverage: bool = False
+    token_coverage: bool = True
     """Whether coverage also reads the token just said, and counts it (gdr)."""
     capsule_scale: bool = True
     """Whether each capsule is multiplied by a learnt factor."""

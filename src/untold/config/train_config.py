@@ -81,7 +81,7 @@ class TrainConfig(Section):
     """The weight of the loss of the future layer (pfrnn)."""
     counterfactual: Share = 0.25
     """The share of sentences that are also read with a span deleted."""
-    short_spans: Fraction = 0.0
+    short_spans: Fraction = 0.6
     """The share of such spans that have at most three tokens; others have up to half of all."""
     losses: dict[str, Weight] = Field(default_factory=dict)
     """The weights of losses of other packages, by name: docs/losses.md."""

@@ -5,7 +5,7 @@ from untold.decoding.ensemble import Ensemble
 from untold.decoding.interface import Hypothesis, Scorable, Searchable, Sentences
 from untold.decoding.penalties import CoveragePenalty, length_penalty
 from untold.decoding.teacher_forcing import score_pairs, token_log_probabilities
-from untold.decoding.telling import UntoldRule
+from untold.decoding.telling import UntoldRule, charge_untold
 
 __all__ = [
     "CoveragePenalty",
@@ -17,6 +17,7 @@ __all__ = [
     "Sentences",
     "UntoldRule",
     "beam_search",
+    "charge_untold",
     "length_penalty",
     "score_pairs",
     "search",

@@ -15,10 +15,12 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from untold.categories import FUTURE, PAST, REDUNDANT
+from untold.decoding.interface import Hypothesis
+from untold.decoding.penalties import length_penalty
 from untold.errors import UntoldError
 from untold.models.seq2seq import Signals
 
-__all__ = ["Telling", "UntoldRule"]
+__all__ = ["Telling", "UntoldRule", "charge_untold"]
 
 _CERTAIN = 1e-4  # probabilities nearer to 0 or 1 than this are not told apart
 
@@ -36,7 +38,7 @@ class UntoldRule:
     weights: tuple[float, float] = (1.0, 0.0)
     bias: float = 0.0
 
-    def log_told(
+    def log_said(
         self, shares: Float[Tensor, "*b i g"], first: Float[Tensor, "*b i"]
     ) -> Float64[Tensor, "*b i"]:
         """Computes log(1 - u) of every token; `first` is REDUNDANT at the first step."""
@@ -52,7 +54,7 @@ class UntoldRule:
         words: Bool[Tensor, "*b i"],
     ) -> Float64[Tensor, "*b"]:
         """Computes what ending costs: strength times the sum over the words."""
-        return self.strength * (self.log_told(shares, first) * words).sum(-1)
+        return self.strength * (self.log_said(shares, first) * words).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,7 @@ class Telling:
 
     def after(self, signals: Signals) -> "Telling":
         """Looks at the shares of one more step."""
-        shares = signals.assignments
-        if shares is None:
-            raise UntoldError(
-                "decode.tell_all needs a model that separates past and future: set it to 0, or "
-                'train one with model.separator.kind = "gdr"'
-            )
+        shares = _shares(signals)
         first = shares[:, 0, :, REDUNDANT] if self.first is None else self.first
         every = first[:, None].expand(-1, shares.shape[1], -1)
         lost = self.rule.lost(shares, every, self.words[:, None].expand_as(every))
@@ -81,6 +78,24 @@ class Telling:
         """Keeps the sentences `live`; what their hypotheses lose is known after the next step."""
         assert self.first is not None
         return replace(self, words=self.words[live], first=self.first[live], lost=None)
+
+
+def charge_untold(hypothesis: Hypothesis, rule: UntoldRule, alpha: float) -> Hypothesis:
+    """Scores a given translation as a search would, with the length penalty `alpha`."""
+    shares = _shares(hypothesis.signals)[:, :-1]  # the source's EOS is no word
+    words = torch.ones(shares.shape[1], dtype=torch.bool, device=shares.device)
+    lost = rule.lost(shares[-1], shares[0, :, REDUNDANT], words).item()
+    penalty = length_penalty(float(len(hypothesis.token_log_probabilities)), alpha)
+    return replace(hypothesis, score=hypothesis.score + lost / penalty)
+
+
+def _shares(signals: Signals[Tensor]) -> Tensor:
+    if signals.assignments is None:
+        raise UntoldError(
+            "decode.tell_all needs a model that separates past and future: set it to 0, or train "
+            'one with model.separator.kind = "gdr"'
+        )
+    return signals.assignments
 
 
 def _log_odds(chance: Float64[Tensor, "*n"]) -> Float64[Tensor, "*n"]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from untold.config import Config
+from untold.config import Config, fill_older_settings
 from untold.durable import MANIFEST, new_directory, verify_directory
 from untold.errors import UntoldError
 from untold.storage.model_directory import CHECKPOINTS, CONFIG, step_directories
@@ -80,7 +80,7 @@ def _read_settings(directory: Path) -> dict[str, Any]:
     values = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
     if not isinstance(values, dict):
         raise UntoldError(f"{directory}: {CONFIG} holds no settings")
-    return values
+    return fill_older_settings(values)
 
 
 def _run_of_checkpoint(model: Path) -> str:

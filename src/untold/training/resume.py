@@ -9,7 +9,7 @@ from typing import Any
 import sentencepiece
 import torch
 
-from untold.config import Config, TrainConfig, model_config_class
+from untold.config import Config, TrainConfig, fill_older_settings, model_config_class
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel, load_weights
 from untold.storage.run_record import RunRecord
@@ -123,8 +123,10 @@ def _settings(config: Config) -> dict[str, Any]:
 def _complete(given: dict[str, Any]) -> dict[str, Any]:
     """Brings the settings of an older version up to date.
 
-    A setting that they lack is newer: the run had its default. Keys of other backbones are dropped.
+    A setting that they lack is newer: the run had its default, or what was done before there was a
+    choice. Keys of other backbones are dropped.
     """
+    given = fill_older_settings(given)
     model = given.get("model", {})
     kind = model_config_class(model.get("backbone", "transformer"))
     defaults = _settings(Config(model=kind()))
