@@ -30,7 +30,7 @@ class DecodeConfig(Section):
     coverage_source: Literal["attention", "past"] = "attention"
     """What tells which words were left out: attention, or the past of a separator."""
     tell_all: Weight = 0.0
-    """How much a translation may not end while source words are untold; 1 is a good value."""
+    """How much it costs to end while source words are untold; 0 is nothing, 0.5 a good value."""
     nbest: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Translations that are returned for each line."""
     min_length: Annotated[int, Field(ge=0, le=1_000_000)] = 0

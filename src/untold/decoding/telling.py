@@ -1,11 +1,12 @@
 """The search that tells all: a translation may end where the model believes that nothing is untold.
 
-    log p'(EOS | y, x) = log p(EOS | y, x) + strength * sum_i log(1 - u_i)
+    log p'(EOS | y, x) = log p(EOS | y, x) + strength * sum_i max(-2, log(1 - u_i))
 
 u_i is the probability that source token i is still untold, by the shares of past, future and
 redundant before EOS. A model that has said everything is sure of it, and nothing changes; where it
 is sure that words are missing, ending costs much, and the search goes on. Unlike the coverage
-penalty, which compares translations when they have ended, this counts before a search chooses.
+penalty, which compares translations when they have ended, this counts before a search chooses. One
+token costs at most 2 times the strength: else a search would babble on because of one false alarm.
 """
 
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from untold.models.seq2seq import Signals
 
 __all__ = ["Telling", "UntoldRule", "charge_untold"]
 
+_MOST = 2.0  # what one token may cost, before the strength
 _CERTAIN = 1e-4  # probabilities nearer to 0 or 1 than this are not told apart
 
 
@@ -41,11 +43,11 @@ class UntoldRule:
     def log_said(
         self, shares: Float[Tensor, "*b i g"], first: Float[Tensor, "*b i"]
     ) -> Float64[Tensor, "*b i"]:
-        """Computes log(1 - u) of every token; `first` is REDUNDANT at the first step."""
+        """Computes log(1 - u) of every token, at least -2; `first` is R at the first step."""
         past, future = shares[..., PAST].double(), shares[..., FUTURE].double()
         untold = _log_odds(future / (past + future).clamp(min=1e-9))
         odds = self.weights[0] * untold + self.weights[1] * _log_odds(first.double()) + self.bias
-        return torch.nn.functional.logsigmoid(-odds)
+        return torch.nn.functional.logsigmoid(-odds).clamp(min=-_MOST)
 
     def lost(
         self,

@@ -31,7 +31,7 @@ def test_a_rule_of_its_own_is_the_share_of_future(past, future, first):
     told = UntoldRule(1.0).log_said(shares, torch.tensor([first])).exp()
     total = max(1e-9, shares[0, PAST].item() + shares[0, FUTURE].item())
     wanted = 1 - min(max(shares[0, FUTURE].item() / total, 1e-4), 1 - 1e-4)
-    assert told.item() == pytest.approx(wanted, abs=1e-6)
+    assert told.item() == pytest.approx(max(wanted, math.exp(-2)), abs=1e-6)
 
 
 def test_a_calibrated_rule_is_a_logistic_regression():
@@ -49,7 +49,7 @@ def test_what_is_told_costs_nothing_and_what_is_untold_much():
     told = rule.lost(torch.tensor([[1.0, 0.0, 0.0]]), first, torch.tensor([True]))
     untold = rule.lost(torch.tensor([[0.0, 1.0, 0.0]]), first, torch.tensor([True]))
     assert -1e-3 < told.item() <= 0
-    assert untold.item() < -9
+    assert untold.item() == -2, "and never more, so that one false alarm does not decide"
 
 
 def test_the_first_step_is_remembered():
