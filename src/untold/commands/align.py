@@ -68,7 +68,6 @@ def align(
     Or by a model that separates past and future, for which nothing is trained.
     """
     from untold.alignment.aligner import split_pairs
-    from untold.corpus.alignments import check_alignments, read_alignments
     from untold.corpus.lines import read_parallel
 
     corpora = _corpora(train_source or [], train_target or [])
@@ -76,12 +75,10 @@ def align(
     _check_outputs(out, save, gold, write_words)
     check_way(by, model)
     say_outputs_if_stopped(save, out)
-    gold_links = read_alignments(gold) if gold else None
     texts = read_parallel(source, target)
     known = _load(aligner) if aligner else None
     pairs = split_pairs(known.config if known else config, *texts)
-    if gold and gold_links is not None:
-        check_alignments(gold, gold_links, pairs)
+    gold_links = _read_gold(gold, pairs) if gold else None
     if model:
         links = _timed("aligning", lambda: link_by_model(model, by, texts))
     else:
@@ -91,9 +88,7 @@ def align(
     if save:
         print(f"{save}: {config.kind}")
     if out:
-        _write_links(out, links)
-    if out and write_words:
-        _write_words(out, pairs)
+        _write_links(out, links, pairs if write_words else None)
     if gold_links is not None:
         _print_error_rate(links, gold_links)
 
@@ -129,6 +124,16 @@ def _check_outputs(
         raise UntoldError(f"{save} exists: remove it or choose another name for --save")
     if write_words and not out:
         raise UntoldError("--write-words writes beside the links: give --out")
+
+
+def _read_gold(
+    gold: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> "list[Alignment]":
+    from untold.corpus.alignments import check_alignments, read_alignments
+
+    links = read_alignments(gold)
+    check_alignments(gold, links, pairs)
+    return links
 
 
 def _load(path: Path) -> "Aligner":
@@ -198,11 +203,18 @@ def _seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _write_links(out: Path, links: "Sequence[Alignment]") -> None:
+def _write_links(
+    out: Path,
+    links: "Sequence[Alignment]",
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]] | None,
+) -> None:
+    """Writes links and, if pairs are given, their words."""
     from untold.corpus.alignments import write_alignments
 
     write_alignments(out, links)
     print(f"{out}: pairs: {len(links)}, links: {sum(len(each.sure) for each in links)}")
+    if pairs is not None:
+        _write_words(out, pairs)
 
 
 def _write_words(out: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
