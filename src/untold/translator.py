@@ -201,10 +201,23 @@ class Translator:
 
         With `copying` and `assignments`, the translations of models that have them carry them.
         """
+        groups = self.stream_groups(texts, window, copying=copying, assignments=assignments)
+        for group in groups:
+            yield from (translation for _, translation in group)
+
+    def stream_groups(
+        self,
+        texts: Iterable[str],
+        window: int = 1024,
+        *,
+        copying: bool = False,
+        assignments: bool = False,
+    ) -> Iterator[list[tuple[str, Translation]]]:
+        """Translates as `stream` does; yields texts together that were translated together."""
         has = {"copying": copying and self.copies, "assignments": assignments and self.separates}
         first, wanted = 0, frozenset(name for name, wanted in has.items() if wanted)
         for group in ready_groups(texts, window):
-            yield from self._translate(group, first, [], wanted)
+            yield list(zip(group, self._translate(group, first, [], wanted), strict=True))
             first += len(group)
 
     def score(

@@ -10,13 +10,15 @@ from unittest.mock import patch
 
 import pytest
 
-from toys import fill, toy_config, toy_tokenizers, write_corpus
+from fuzz.in_process import run_in_process
+from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
+from untold.account.model_links import align_pairs
 from untold.alignment.aligner import load_aligner
 from untold.cli import main
 from untold.corpus.alignments import alignment_error_rate, read_alignments
 from untold.evaluation.cdr import measure_cdr
 from untold.models.build import build_model
-from untold.storage.model_directory import TrainedModel, save_model
+from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.translator import load
 
 needs_thot = pytest.mark.usefixtures("thot")
@@ -134,6 +136,89 @@ def test_gold_that_does_not_fit_is_named(folder: Path, tmp_path: Path) -> None:
     assert "300 lines for 50 sentence pairs" in error
     gold = write(tmp_path / "gold", ["0-99"] * 50)
     assert "0-99 leads out of" in run("align", *pair(folder), *quick, "--gold", gold, code=2)
+
+
+@pytest.fixture(scope="module")
+def separating(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with past and future, beside one without."""
+    folder = tmp_path_factory.mktemp("separating")
+    root = write_corpus(folder / "corpus")
+    for name, kind in (("model", "gdr"), ("plain", "none")):
+        shape = {"preset": "tiny", **RUN_SHAPES["transformer"], "separator": {"kind": kind}}
+        config = toy_config(root, model=shape)
+        tokenizers = toy_tokenizers(root, config)
+        sizes = (len(tokenizers.source), len(tokenizers.target))
+        network = fill(build_model(config.model, sizes, shared=tokenizers.joint)).eval()
+        save_model(folder / name, TrainedModel(network, config, tokenizers))
+    return folder / "model"
+
+
+@pytest.mark.parametrize("by", ["links", "flips", "assignments"])
+def test_a_model_links_words_without_an_aligner(separating: Path, tmp_path: Path, by: str) -> None:
+    sources, targets = ["abc de f", "", "gh a"], ["f de abc", "a", "a gh"]
+    source, target = write(tmp_path / "src", sources), write(tmp_path / "tgt", targets)
+    gold, out = write(tmp_path / "gold", ["0-2 1-1 2-0", "", "0-1 1-0"]), tmp_path / "out"
+    files = ("--source", source, "--target", target, "--gold", gold, "--out", out)
+    given = () if by == "links" else ("--by", by)
+    printed = run("align", "--model", separating, *files, *given, "--write-words")
+    found = read_alignments(out)
+    expected = align_pairs(load_model(separating), list(zip(sources, targets, strict=True)), by)
+    assert found == expected and not found[1].possible
+    error = alignment_error_rate(found, read_alignments(gold))
+    assert f"AER {error:.4f}" in printed.split("\n")
+    assert f"{out}: pairs: 3, links: {sum(len(each.sure) for each in found)}" in printed
+    assert (tmp_path / "out.source").read_text() == "abc de f\n\ngh a\n"
+
+
+def test_mistakes_with_a_model_are_one_line(separating: Path, tmp_path: Path) -> None:
+    text, out = write(tmp_path / "text", ["abc de"]), tmp_path / "out"
+    chinese = write(tmp_path / "zh", ["我们的新家有一台电梯。"])
+    plain = separating.with_name("plain")
+    for arguments, expected in (
+        ((text, "--by", "flips"), "none: give --model"),
+        ((text, "--model", separating, "--by", "turns"), "--by turns: must be one of links"),
+        ((text, "--model", separating, "--save", "new"), "no effect beside --model"),
+        ((text, "--model", separating, "--aligner", "new"), "no effect beside --model"),
+        ((text, "--model", plain), "does not separate past and future"),
+        ((chinese, "--model", separating), "line 1: the target side is written without blanks"),
+    ):
+        line = ("align", "--source", text, "--out", out, "--target", *arguments)
+        error = run(*line, code=2)
+        assert expected in error and error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_translate_writes_the_links_of_each_line(separating: Path, tmp_path: Path) -> None:
+    """As many lines as the text has; a blank or a divided line has an empty one."""
+    long = " ".join(["abcd"] * 200)
+    sources = ["abc de f", "", "gh a", long, "bc d ef h", long]
+    text, out = write(tmp_path / "text", sources), tmp_path / "links"
+    for more in ((), ("--nbest", "2"), ("--json",)):
+        ended = run_in_process(("translate", separating, text, "--align", out, *more), tmp_path)
+        assert ended.code == 0, ended.errors
+        best = [each.text for each in load(separating).translate(sources)]
+        assert (ended.output == "".join(f"{each}\n" for each in best)) == (not more)
+        pairs = zip(sources, best, strict=True)
+        kept = [pair if pair[0] != long else ("", "") for pair in pairs]
+        assert read_alignments(out) == align_pairs(load_model(separating), kept)
+        first, rest = ended.errors.strip().split("\n")
+        assert first.startswith("untold: line 4 gets no links: its ") and "max_tokens" in first
+        assert rest == f"untold: {out}: lines without links for these reasons: 2"
+
+
+def test_translate_refuses_links_that_cannot_be(separating: Path, tmp_path: Path) -> None:
+    text = write(tmp_path / "text", ["abc de"])
+    plain = separating.with_name("plain")
+    for model, out, expected in (
+        (separating, text, "is the text to translate: choose another name"),
+        (separating, tmp_path / "absent" / "x", "there is no directory"),
+        (separating, tmp_path, "is a directory"),
+        (separating, Path("/dev/full"), "No space left"),
+        (plain, tmp_path / "links", "--align: the model does not separate past and future"),
+    ):
+        error = run("translate", model, text, "--align", out, code=2)
+        assert expected in error and error.count("\n") == 1
+    assert text.read_text() == "abc de\n" and not (tmp_path / "links").exists()
 
 
 @pytest.fixture(scope="module")

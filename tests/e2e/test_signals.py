@@ -196,6 +196,11 @@ PHASES = {
         "aligning",
         "b was not written; run the same command again",
     ),
+    "align by a model": (
+        ["align", "--model", "run", *LARGE[:2], "--target", "large.tgt", "--out", "b"],
+        "aligning",
+        "b was not written; run the same command again",
+    ),
     "compare": (
         ["compare", "run", "b=plain", "--test", "t=large.src,large.tgt"],
         "translating t with run",

@@ -108,6 +108,8 @@ def _spoilt_files(dice: random.Random, folder: Path) -> Case:
         ("clean", "run", *texts, "--out-source", "new.src", "--out-target", "new.tgt"),
         ("clean", "run", "--table", "corpus.tsv", "--out", "new.tsv", "--scores", "scores"),
         ("align", *texts, "--gold", "corpus.align", "--kind", "ibm1"),
+        ("align", *texts, "--model", "run", "--gold", "corpus.align", "--out", "new.align"),
+        ("translate", "run", "corpus.src", "--align", "new.align"),
         ("translate", "run", "corpus.src"),
         (
             "compare",

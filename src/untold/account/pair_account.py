@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from untold.categories import PAST
 from untold.corpus.batching import Batch, plan_by_length
+from untold.corpus.codec import IdPair
 from untold.decoding import token_log_probabilities
 from untold.errors import UntoldError
 from untold.models.seq2seq import Outputs
@@ -57,7 +58,18 @@ class AccountReader:
         self, pairs: Sequence[tuple[str, str]], advance: Callable[[int], object] | None = None
     ) -> list[PairAccount]:
         """Reads each pair of texts; `advance` hears how many more were read after every batch."""
-        ids = self.codec.encode_pairs(pairs)
+        return self._read_ids(self.codec.encode_pairs(pairs), advance)
+
+    def read_pieces(
+        self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+    ) -> list[PairAccount]:
+        """Reads pairs in pieces; a search may cut words unlike the tokenizer."""
+        of_source, of_target = self.codec.tokenizers.source.ids, self.codec.tokenizers.target.ids
+        return self._read_ids([(of_source(source), of_target(target)) for source, target in pairs])
+
+    def _read_ids(
+        self, ids: Sequence[IdPair], advance: Callable[[int], object] | None = None
+    ) -> list[PairAccount]:
         lengths = [max(len(source), len(target)) + 1 for source, target in ids]
         found: dict[int, PairAccount] = {}
         for rows in plan_by_length(lengths, self.batch_tokens):
@@ -65,7 +77,7 @@ class AccountReader:
             found.update(zip(rows, self._read_batch(batch), strict=True))
             if advance is not None:
                 advance(len(rows))
-        return [found[row] for row in range(len(pairs))]
+        return [found[row] for row in range(len(ids))]
 
     @torch.inference_mode()
     def _read_batch(self, batch: Batch) -> list[PairAccount]:

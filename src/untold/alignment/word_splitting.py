@@ -14,7 +14,7 @@ from untold.config import Splitting
 from untold.corpus.word_spans import UNSPACED
 from untold.errors import UntoldError
 
-__all__ = ["refuse_unsegmented", "splitter"]
+__all__ = ["looks_unsegmented", "refuse_unsegmented", "splitter"]
 
 _WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
 _CHARACTER = re.compile(rf"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern})\w)+|[^\w\s]")
@@ -36,13 +36,23 @@ def refuse_unsegmented(texts: Sequence[str], splitting: Splitting, side: str) ->
     """Refuses text without blanks, such as Chinese, which would be one long word a sentence."""
     if splitting not in ("blank", "word"):
         return
-    characters = sum(len(UNSPACED.findall(text)) for text in texts)
-    words = sum(1 for text in texts for word in text.split() if UNSPACED.search(word))
-    if characters > _LONGEST * words:
+    if looks_unsegmented(texts):
         raise UntoldError(
-            f"the {side} side has {characters / words:.0f} characters to a word, as if written "
+            f"the {side} side has {_mean_length(texts):.0f} characters to a word, as if written "
             f"without blanks: choose jieba or character as its words, not {splitting}"
         )
+
+
+def looks_unsegmented(texts: Sequence[str]) -> bool:
+    """Tells if words of scripts such as Chinese are too long to be words."""
+    return _mean_length(texts) > _LONGEST
+
+
+def _mean_length(texts: Sequence[str]) -> float:
+    """Returns the mean length of the words that have characters of a script without blanks."""
+    characters = sum(len(UNSPACED.findall(text)) for text in texts)
+    words = sum(1 for text in texts for word in text.split() if UNSPACED.search(word))
+    return characters / words if words else 0.0
 
 
 def _jieba() -> Callable[[str], list[str]]:

@@ -1,14 +1,15 @@
 """`untold align` links the words of sentence pairs."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from untold.commands.model_alignment import check_way, link_by_model
 from untold.commands.options import check_output, say_outputs_if_stopped
 from untold.errors import UntoldError
 from untold.feedback import task
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["align"]
 
+T = TypeVar("T")
 _PAIRS_AT_ONCE = 500  # between two looks at the progress
 
 TrainSource = Annotated[
@@ -39,6 +41,11 @@ SourceWords = Annotated[
     str | None, typer.Option(help="What a word is: blank, word, character or jieba [blank].")
 ]
 
+FromModel = Annotated[
+    Path | None, typer.Option(help="Train nothing: read what this model made of each word.")
+]
+By = Annotated[str | None, typer.Option(help="How: links, flips or assignments [links].")]
+
 
 def align(
     source: Annotated[Path, typer.Option(help="Source text, a line each.")],
@@ -53,34 +60,35 @@ def align(
     kind: Kind = None,
     source_words: SourceWords = None,
     target_words: Annotated[str | None, typer.Option(help="The same for the target.")] = None,
+    model: FromModel = None,
+    by: By = None,
 ) -> None:
-    """Link the words of sentence pairs by an aligner that is trained once and then frozen."""
+    """Link the words of sentence pairs by an aligner that is trained once and then frozen.
+
+    Or by a model that separates past and future, for which nothing is trained.
+    """
     from untold.alignment.aligner import split_pairs
-    from untold.corpus.alignments import check_alignments, read_alignments
     from untold.corpus.lines import read_parallel
 
     corpora = _corpora(train_source or [], train_target or [])
     config = _aligner_config(kind=kind, source_words=source_words, target_words=target_words)
     _check_outputs(out, save, gold, write_words)
+    check_way(by, model)
     say_outputs_if_stopped(save, out)
-    gold_links = read_alignments(gold) if gold else None
     texts = read_parallel(source, target)
-    started = _seconds()
     known = _load(aligner) if aligner else None
     pairs = split_pairs(known.config if known else config, *texts)
-    if gold and gold_links is not None:
-        check_alignments(gold, gold_links, pairs)
-    trained = known or _train(config, corpora, texts, _place(save, out))
-    ready = _seconds()
-    links = _align(trained, pairs)
-    _print_time("loading" if aligner else "training", ready - started)
-    _print_time("aligning", _seconds() - ready)
+    gold_links = _read_gold(gold, pairs) if gold else None
+    if model:
+        links = _timed("aligning", lambda: link_by_model(model, by, texts))
+    else:
+        place = _place(save, out)
+        trained = known or _timed("training", lambda: _train(config, corpora, texts, place))
+        links = _timed("aligning", lambda: _align(trained, pairs))
     if save:
-        print(f"{save}: {trained.config.kind}")
+        print(f"{save}: {config.kind}")
     if out:
-        _write_links(out, links)
-    if out and write_words:
-        _write_words(out, pairs)
+        _write_links(out, links, pairs if write_words else None)
     if gold_links is not None:
         _print_error_rate(links, gold_links)
 
@@ -118,10 +126,20 @@ def _check_outputs(
         raise UntoldError("--write-words writes beside the links: give --out")
 
 
+def _read_gold(
+    gold: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> "list[Alignment]":
+    from untold.corpus.alignments import check_alignments, read_alignments
+
+    links = read_alignments(gold)
+    check_alignments(gold, links, pairs)
+    return links
+
+
 def _load(path: Path) -> "Aligner":
     from untold.alignment.aligner import load_aligner
 
-    return load_aligner(path)
+    return _timed("loading", lambda: load_aligner(path))
 
 
 @contextmanager
@@ -171,21 +189,32 @@ def _align(
     return links
 
 
+def _timed(what: str, work: Callable[[], T]) -> T:
+    """Does the work, and prints how long it took."""
+    started = _seconds()
+    done = work()
+    print(f"{what}: {_seconds() - started:.2f} seconds of the processor")
+    return done
+
+
 def _seconds() -> float:
     """Counts the seconds of the processor that this process and its ended children have used."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _print_time(what: str, seconds: float) -> None:
-    print(f"{what}: {seconds:.2f} seconds of the processor")
-
-
-def _write_links(out: Path, links: "Sequence[Alignment]") -> None:
+def _write_links(
+    out: Path,
+    links: "Sequence[Alignment]",
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]] | None,
+) -> None:
+    """Writes links and, if pairs are given, their words."""
     from untold.corpus.alignments import write_alignments
 
     write_alignments(out, links)
     print(f"{out}: pairs: {len(links)}, links: {sum(len(each.sure) for each in links)}")
+    if pairs is not None:
+        _write_words(out, pairs)
 
 
 def _write_words(out: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:

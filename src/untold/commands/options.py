@@ -56,6 +56,7 @@ class NoEffect:
     reason: str
 
 
+_TRAINING = ("train_source", "train_target", "save", "kind", "source_words", "target_words")
 _SCORING = ("metrics", "tokenize", "lowercase", "aligner", "out")
 NO_EFFECT = (
     NoEffect("evaluate", "omissions", ("overlap", *_SCORING[:3], "out"), "which scores nothing"),
@@ -64,9 +65,10 @@ NO_EFFECT = (
     NoEffect(
         "align",
         "aligner",
-        ("train_source", "train_target", "save", "kind", "source_words", "target_words"),
+        _TRAINING,
         "which is trained already and remembers what a word is",
     ),
+    NoEffect("align", "model", ("aligner", *_TRAINING), "which links words itself"),
     *(
         NoEffect(
             "check",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from untold.commands.model_alignment import check_link_file, write_links
 from untold.commands.options import AsJson, Model, Settings, load_translator, number_option
 from untold.errors import UntoldError
 from untold.feedback import active_display, task
@@ -22,6 +23,11 @@ __all__ = ["translate"]
 
 _LONG = 10_000  # characters
 
+Align = Annotated[
+    Path | None,
+    typer.Option(help="Write the links, i-j, of source and translation to this file, a line each."),
+]
+
 
 def translate(
     model: Model,
@@ -32,18 +38,20 @@ def translate(
         list[Path] | None, typer.Option("--with", help="Another model to ensemble with.")
     ] = None,
     settings: Settings = None,
+    align: Align = None,
     as_json: AsJson = False,
 ) -> None:
     """Translate lines of text, in their order, as they arrive."""
     from untold.report.json_records import translation_record
 
+    check_link_file(align, file)
     translator = load_translator([model, *(ensemble or [])], settings, beam=beam, nbest=nbest)
     printed = 0
-    say_if_stopped(lambda: _account(printed))
+    say_if_stopped(lambda: _account(printed, align))
     lines = _announce_long(_lines(file))
     with _progress(translator, file) as translator:
-        found = translator.stream(lines, copying=as_json, assignments=as_json)
-        for number, translation in enumerate(found):
+        groups = translator.stream_groups(lines, copying=as_json, assignments=as_json)
+        for number, translation in enumerate(write_links(align, translator, groups)):
             if as_json:
                 print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
             elif translator.decode.nbest > 1:
@@ -94,10 +102,11 @@ def _lines(file: Path | None) -> Iterator[str]:
     return split_lines(stream, "standard input")
 
 
-def _account(printed: int) -> str:
+def _account(printed: int, links: Path | None) -> str:
     if not printed:
         return "nothing was translated yet"
-    return f"lines printed: {printed:,}; to go on, give it the text from line {printed + 1:,} on"
+    done = f"lines printed: {printed:,}" + (f", with their links in {links}" if links else "")
+    return f"{done}; to go on, give it the text from line {printed + 1:,} on"
 
 
 def _announce_long(lines: Iterator[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@ __all__ = [
     "Alignment",
     "alignment_error_rate",
     "check_alignments",
+    "format_alignment",
     "read_alignments",
     "write_alignments",
 ]
@@ -67,8 +68,16 @@ def check_alignments(
 
 def write_alignments(path: Path, alignments: Iterable[Alignment]) -> None:
     """Writes one line for each pair, its links in order, as read_alignments reads them."""
-    lines = (" ".join(_format_links(alignment)) + "\n" for alignment in alignments)
+    lines = (f"{format_alignment(alignment)}\n" for alignment in alignments)
     write_file(path, "".join(lines).encode())
+
+
+def format_alignment(alignment: Alignment) -> str:
+    """Writes the links of one pair in order, as a line of a file without its end."""
+    return " ".join(
+        f"{i}-{j}" if (i, j) in alignment.sure else f"{i}p{j}"
+        for i, j in sorted(alignment.possible)
+    )
 
 
 def alignment_error_rate(found: Iterable[Alignment], gold: Iterable[Alignment]) -> float | None:
@@ -82,13 +91,6 @@ def alignment_error_rate(found: Iterable[Alignment], gold: Iterable[Alignment]) 
         hits += len(candidate.sure & reference.sure) + len(candidate.sure & reference.possible)
         sizes += len(candidate.sure) + len(reference.sure)
     return 1 - hits / sizes if sizes else None
-
-
-def _format_links(alignment: Alignment) -> list[str]:
-    return [
-        f"{i}-{j}" if (i, j) in alignment.sure else f"{i}p{j}"
-        for i, j in sorted(alignment.possible)
-    ]
 
 
 def _parse(line: str, where: str) -> Alignment:

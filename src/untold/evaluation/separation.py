@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from untold.account.model_links import flip_steps, turning_links
 from untold.categories import FUTURE, PAST, REDUNDANT
 from untold.corpus.alignments import Alignment, alignment_error_rate
 
@@ -22,7 +23,6 @@ __all__ = [
     "PairTrace",
     "Separation",
     "auc",
-    "flip_steps",
     "measure_separation",
     "omission_auc",
     "position_rule",
@@ -98,17 +98,6 @@ def position_rule(trace: PairTrace) -> PairTrace:
     past = np.arange(size)[None] / max(1, size) < reached
     shares = np.stack([past, ~past, np.zeros_like(past)], axis=-1).astype(np.float32)
     return PairTrace(trace.source, trace.target, shares, trace.alignment)
-
-
-def flip_steps(shares: Float[np.ndarray, "t1 i 3"]) -> Int[np.ndarray, " i"]:
-    """Finds the step at which each word turns from future to past.
-
-    A change at this step fits P - F best. At 0 the word is always past, at t1 never.
-    """
-    gain = shares[..., PAST] - shares[..., FUTURE]
-    after = np.concatenate([np.cumsum(gain[::-1], 0)[::-1], np.zeros((1, gain.shape[1]))])
-    before = np.concatenate([np.zeros((1, gain.shape[1])), np.cumsum(gain, 0)])
-    return np.argmax(after - before, axis=0)
 
 
 def omission_auc(traces: Sequence[PairTrace], omitted: Sequence[np.ndarray]) -> float | None:
@@ -227,20 +216,9 @@ def _course(traces: Sequence[PairTrace]) -> tuple[float, ...]:
 
 
 def _aer(traces: Sequence[PairTrace]) -> float | None:
-    return alignment_error_rate(
-        (_turning_links(trace.shares) for trace in traces), (trace.alignment for trace in traces)
-    )
-
-
-def _turning_links(shares: Float[np.ndarray, "t1 i 3"]) -> Alignment:
-    """Links each word to the target word after which it turns, unless it is mostly redundant."""
-    redundant = shares[..., REDUNDANT].mean(0) > 0.5
-    links = frozenset(
-        (i, int(flip) - 1)
-        for i, flip in enumerate(flip_steps(shares))
-        if not redundant[i] and 0 < flip < len(shares)
-    )
-    return Alignment(links, links)
+    links = (turning_links(trace.shares) for trace in traces)
+    found = (Alignment(each, each) for each in links)
+    return alignment_error_rate(found, (trace.alignment for trace in traces))
 
 
 def _mean(values: Sequence[float] | Sequence[bool] | np.ndarray) -> float | None:

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from untold.account.judgement import judge_pair
+from untold.account.pair_account import AccountReader
 from untold.categories import FUTURE, PAST
 from untold.config import DataConfig
 from untold.corpus.word_spans import display_spans, merge_assignments
@@ -16,7 +18,18 @@ from untold.introspection.pfrnn_states import PfrnnStates, has_pfrnn_states, sta
 from untold.introspection.sentence_sides import END, Side, side_records, sides_of
 from untold.translator import Translation, Translator
 
-__all__ = ["Flip", "ShareExplanation", "explain_shares", "explanation_of", "find_flips"]
+__all__ = [
+    "LIKELY",
+    "Flip",
+    "ShareExplanation",
+    "explain_shares",
+    "explanation_of",
+    "find_flips",
+]
+
+LIKELY = 0.5  # a word is marked as untold or added from this probability on
+
+Pieces = tuple[Sequence[str], Sequence[str]]  # of a source and of its target
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,10 @@ class ShareExplanation:
     copying: Float[np.ndarray, "t i"] | None = None  # how much of each word was copied from where
     copies: tuple[Copy, ...] = ()  # the target words that were copied
     pfrnn: PfrnnStates | None = None  # for a PFRNN that has a separator as well
+    # Probabilities that each source word is untold at the end, and that nothing in the source
+    # explains each target word; None if the model is not calibrated.
+    untold: tuple[float, ...] | None = None
+    added: tuple[float, ...] | None = None
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -65,6 +82,8 @@ class ShareExplanation:
             "flips": [vars(flip) for flip in self.flips],
             **copy_records(self.copying, self.copies),
             "layers": None if self.pfrnn is None else self.pfrnn.as_record(),
+            "untold": None if self.untold is None else _rounded(np.array(self.untold)),
+            "added": None if self.added is None else _rounded(np.array(self.added)),
         }
 
 
@@ -87,10 +106,12 @@ def explain_shares(
         explanation_of(translation, source, translator.data, given=bool(targets))
         for source, translation in zip(sources, translations, strict=True)
     ]
+    pieces = [(each.source_tokens, each.tokens) for each in translations]
+    found = _judge(translator, found, pieces)
     first, *others = translator.models
     if others or not has_pfrnn_states(first):
         return found
-    states = states_of_pieces(first, [(each.source_tokens, each.tokens) for each in translations])
+    states = states_of_pieces(first, pieces)
     return [replace(each, pfrnn=own) for each, own in zip(found, states, strict=True)]
 
 
@@ -117,6 +138,21 @@ def explanation_of(
         copied_words(translation),
         find_copies(translation),
     )
+
+
+def _judge(
+    translator: Translator, explanations: list[ShareExplanation], pieces: Sequence[Pieces]
+) -> list[ShareExplanation]:
+    """Adds the probabilities of the first model that is calibrated, if there is one."""
+    for trained in translator.models:
+        if trained.calibration is not None and trained.model.past_future is not None:
+            accounts = AccountReader(trained, translator.decode.batch_tokens).read_pieces(pieces)
+            judged = [judge_pair(account, trained.calibration) for account in accounts]
+            return [
+                replace(each, untold=found.omission[0], added=found.addition[0])
+                for each, found in zip(explanations, judged, strict=True)
+            ]
+    return explanations
 
 
 def _rounded(values: np.ndarray) -> list[Any]:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from untold.introspection.share_explanation import ShareExplanation
+from untold.introspection.share_explanation import LIKELY, ShareExplanation
 
 __all__ = ["share_table"]
 
@@ -19,11 +19,15 @@ _NAMES = ("told (PAST)", "untold (FUTURE)", "neither (REDUNDANT)")
 _STYLES = ("blue", "bold yellow", "italic bright_black")
 _JUST_TOLD, _FLIPPED = "»", "bold reverse blue"
 _COPIED, _COPIED_STYLE = "❐", "green"
+_LACKING = "underline"
+_UNCALIBRATED = "no word is judged to be untold or added: run untold calibrate first"
 
 
 def share_table(explanations: Sequence[ShareExplanation]) -> list[RenderableType]:
     """Shows both texts, and the source words before each target word and before the end."""
     parts: list[RenderableType] = [_legend(any(each.copies for each in explanations))]
+    if any(each.untold is None for each in explanations):
+        parts.append(Text(_UNCALIBRATED, style="dim"))
     for explanation in explanations:
         source = Text(explanation.source.text, style="bold")
         target = Text(f"→ {explanation.target.text}  ({explanation.score:.3f})")
@@ -45,6 +49,8 @@ def _table(explanation: ShareExplanation) -> Table:
     origins = {copy.target: explanation.source.words[copy.source] for copy in explanation.copies}
     for step, word in enumerate(explanation.steps):
         said = Text(word)
+        if explanation.added is not None and step < len(explanation.added):
+            said = _judged(said, "added", explanation.added[step])
         if step in origins:
             said.append(f" {_COPIED}{origins[step]}", _COPIED_STYLE)
         table.add_row(said, _line(explanation, step))
@@ -60,4 +66,15 @@ def _line(explanation: ShareExplanation, step: int) -> Text:
             words.append(Text(f"{_JUST_TOLD}{word}", _FLIPPED))
         else:
             words.append(Text(f"{_SIGNS[category]}{word}", _STYLES[category]))
+    if explanation.untold is not None and step == len(explanation.target.words):
+        pairs = zip(words, explanation.untold, strict=True)
+        words = [_judged(shown, "untold", likely) for shown, likely in pairs]
     return Text(" ").join(words)
+
+
+def _judged(shown: Text, what: str, likely: float) -> Text:
+    """Underlines a word that is likely to be untold or added, and writes the probability."""
+    if likely < LIKELY:
+        return shown
+    shown.stylize(_LACKING)
+    return shown.append(f" ({what} {likely:.2f})", "bold")

@@ -13,7 +13,6 @@ from untold.evaluation.separation import (
     PairTrace,
     Separation,
     auc,
-    flip_steps,
     measure_separation,
     omission_auc,
     position_rule,
@@ -176,36 +175,6 @@ def test_cells_off_the_rule() -> None:
     # A redundant word is never off the rule, which does not know of it.
     wrong = measure_separation([trace(["FFP", "FPF", "PPF"], links)])
     assert wrong.category_accuracy_off_rule == 1.0 and wrong.category_accuracy == 6 / 9
-
-
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        ("FFFP", 3),
-        ("FPPP", 1),
-        ("PPPP", 0),  # always
-        ("FFFF", 4),  # never
-        ("FPFFP", 4),  # it goes back for longer than it was past
-        ("FPFPP", 1),  # .. or not
-        ("FF-PP", 2),  # either would do: the first
-    ],
-)
-def test_a_word_turns_where_a_change_fits_best(column: str, expected: int) -> None:
-    shares = np.array([[CATEGORY[cell]] for cell in column])
-    assert flip_steps(shares).tolist() == [expected]
-
-
-@given(st.lists(st.lists(st.integers(-4, 4), min_size=3, max_size=3), min_size=1, max_size=7))
-def test_turns_are_those_of_trying_all(gains: list[list[int]]) -> None:
-    gain = np.array(gains, dtype=np.float64) / 8
-    shares = np.stack([0.5 + gain, 0.5 - gain, np.zeros_like(gain)], axis=-1)
-    steps = len(gain)
-    for word, found in enumerate(flip_steps(shares)):
-        fits = [
-            sum(gain[t, word] if t >= flip else -gain[t, word] for t in range(steps))
-            for flip in range(steps + 1)
-        ]
-        assert found == fits.index(max(fits))
 
 
 def test_flips_are_within_one_step_of_the_last_target_word() -> None:

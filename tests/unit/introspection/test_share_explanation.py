@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
+from untold.account.evidence import SEGMENT_EVIDENCE, SOURCE_EVIDENCE, TARGET_EVIDENCE
+from untold.account.judgement import judge_pair
+from untold.account.pair_account import AccountReader
 from untold.config import DataConfig
 from untold.errors import UntoldError
 from untold.introspection.explanation import explain
@@ -21,6 +24,7 @@ from untold.introspection.share_explanation import (
 )
 from untold.models.build import build_model
 from untold.models.seq2seq import Signals
+from untold.storage.calibration import Calibration, Regression
 from untold.storage.model_directory import TrainedModel
 from untold.translator import Translation, Translator
 
@@ -165,6 +169,45 @@ def test_a_model_with_layers_tells_of_them_as_well(tmp_path: Path) -> None:
     assert plain.as_record()["layers"] is None
     both = Translator([*translator.models, *make(tmp_path, "gdr").models])
     assert explain(both, ["abc"], ["a"])[0].pfrnn is None
+
+
+def calibrated(translator: Translator) -> Translator:
+    """A calibration by formula, whose weights differ."""
+
+    def regression(names: tuple[str, ...]) -> Regression:
+        weights = tuple(0.25 - 0.0625 * k for k in range(len(names)))
+        return Regression(names, (0.0,) * len(names), (1.0,) * len(names), weights, 0.5, 0.25)
+
+    words = regression(SOURCE_EVIDENCE), regression(TARGET_EVIDENCE)
+    found = Calibration(*words, *[regression(SEGMENT_EVIDENCE)] * 2, 0.5, 20, 0.0)
+    return Translator([replace(each, calibration=found) for each in translator.models])
+
+
+@pytest.mark.parametrize("targets", [[], ["f de abc", "gh gh", ""]])
+def test_a_calibrated_model_says_what_is_probably_untold(
+    translator: Translator, targets: list[str]
+) -> None:
+    sources = ["abc de f", "gh", "a b"]
+    plain = explain(translator, sources, targets)
+    assert all(each.untold is each.added is None for each in plain)
+    assert all(each.as_record()["untold"] is each.as_record()["added"] is None for each in plain)
+    judging = calibrated(translator)
+    found = explain(judging, sources, targets)
+    (trained,) = judging.models
+    for each in found:
+        record = each.as_record()
+        for values, side in (("untold", each.source), ("added", each.target)):
+            probabilities = getattr(each, values)
+            assert len(probabilities) == len(side.words)
+            assert all(0 < probability < 1 for probability in probabilities)
+            assert record[values] == pytest.approx(list(probabilities), abs=1e-6)
+        if targets:
+            (account,) = AccountReader(trained).read([(each.source.text, each.target.text)])
+            judged = judge_pair(account, trained.calibration)
+            assert each.untold == pytest.approx(judged.omission[0], rel=1e-4)
+            assert each.added == pytest.approx(judged.addition[0], rel=1e-4)
+    both = Translator([*translator.models, trained])  # the first is not calibrated
+    assert explain(both, ["gh"], ["gh"])[0].untold == explain(judging, ["gh"], ["gh"])[0].untold
 
 
 def test_a_blank_target_leaves_the_end(translator: Translator) -> None:

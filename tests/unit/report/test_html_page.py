@@ -2,15 +2,18 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from untold.errors import escape_controls
 from untold.introspection.copies import Copy
-from untold.introspection.share_explanation import ShareExplanation
+from untold.introspection.share_explanation import LIKELY, ShareExplanation
 from untold.report.html_page import html_page
 from untold.report.json_records import share_document
 
@@ -95,6 +98,54 @@ def test_a_copied_word_is_noted_for_eyes_and_ears(by_formula: Make) -> None:
     assert 'text: "❐ ", "aria-hidden": "true"' in text
     assert 'className: "hidden", text: "copied from "' in text
     assert "`, copied from ${from}`" in text
+
+
+def test_a_word_that_is_probably_untold_is_noted_for_eyes_and_ears(by_formula: Make) -> None:
+    """The data are there; the script underlines, writes the number, a title and the news."""
+    made = replace(by_formula("a b", "A B"), untold=(0.75, 0.25), added=(0.125, 0.5))
+    text = page(made)
+    (sentence,) = Reader(text).data()["sentences"]
+    assert (sentence["untold"], sentence["added"]) == ([0.75, 0.25], [0.125, 0.5])
+    assert f"const LIKELY = {LIKELY};" in text
+    for needed in (
+        "text: `untold ${untold[i].toFixed(2)}`",
+        "text: `added ${sentence.added[step].toFixed(2)}`",
+        "chip.title = `untold, probability ",
+        "item.title = `added, probability ",
+        'judged("left untold", source.words, untold)',
+        "text-decoration: underline",
+    ):
+        assert needed in text
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.parametrize("kind", ["calibrated", "uncalibrated", "older"])
+def test_the_script_marks_words_on_the_last_step_alone(
+    by_formula: Make, kind: str, tmp_path: Path
+) -> None:
+    """Runs the page's script in node, with the few parts of a browser that it uses."""
+    made = by_formula("a b", "A B")
+    if kind == "calibrated":
+        made = replace(made, untold=(0.75, 0.25), added=(0.125, 0.5))
+    document = share_document([made])
+    if kind == "older":
+        for field in ("untold", "added"):
+            del document["sentences"][0][field]
+    path = tmp_path / "page.html"
+    path.write_text(html_page(document), encoding="utf-8")
+    line = ["node", str(Path(__file__).with_name("page_steps.js")), str(path)]
+    run = subprocess.run(line, capture_output=True, timeout=60, check=True)
+    first, _, last = json.loads(run.stdout)
+    marked = kind == "calibrated"
+    assert first["titles"] == ["", "", "", "", ""] and not first["atEnd"]
+    expected = ["untold, probability 0.75", "", "", "added, probability 0.50", ""]
+    assert last["titles"] == (expected if marked else [""] * 5) and last["atEnd"]
+    assert last["lacking"] == [marked, False] and first["lacking"] == [False, False]
+    assert last["notes"][0].startswith("untold 0.75") == marked
+    assert (
+        "left untold: a, probability 0.75; added: B, probability 0.50" in last["live"]
+    ) == marked
+    assert ("untold calibrate" in last["calibration"]) == (not marked)
 
 
 @pytest.mark.parametrize("key", ["ArrowLeft", "ArrowRight", "Home", "End"])

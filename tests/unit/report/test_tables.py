@@ -1,6 +1,7 @@
 """The terminal: what is read without colour, and what colour adds."""
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -40,6 +41,28 @@ def test_a_copied_word_names_the_word_it_came_from(by_formula: Make) -> None:
     assert [line.split("  ")[0] for line in lines if line.startswith("Bo")] == ["Bo ❐Bo"]
     assert "❐ copied from" in lines[0]
     assert "❐" not in printed([plain])
+
+
+def test_words_that_are_probably_untold_or_added_have_a_number(by_formula: Make) -> None:
+    """From one half on: source words at the end alone, target words where they are said."""
+    judged = {"untold": (0.5, 0.499, 0.9), "added": (0.1, 0.75)}
+    made = replace(by_formula("a b c", "A B"), **judged)
+    rows = [line.split() for line in printed([made]).split("\n")]
+    assert ["A", "○a", "○b", "○c"] in rows
+    assert ["B", "(added", "0.75)", "»a", "○b", "○c"] in rows
+    assert ["(end)", "✓a", "(untold", "0.50)", "»b", "○c", "(untold", "0.90)"] in rows
+    shown = printed([made], force_terminal=True, _environ={"NO_COLOR": "1"})
+    assert "\x1b[4m✓a" in shown and "\x1b[4mB" in shown
+    assert len(re.findall(r"\x1b\[(?:[0-9;]*;)?4[;m]", shown)) == 3
+
+
+def test_a_model_without_calibration_names_the_cure_in_one_line(by_formula: Make) -> None:
+    plain = by_formula("a b", "A B")
+    text = printed([plain, plain])
+    assert [line for line in text.split("\n") if "run untold calibrate" in line] == [
+        "no word is judged to be untold or added: run untold calibrate first"
+    ]
+    assert "calibrate" not in printed([replace(plain, untold=(0.1, 0.2), added=(0.1, 0.2))])
 
 
 def test_a_copied_word_is_named_under_the_table_of_layers(by_formula: Make) -> None:
