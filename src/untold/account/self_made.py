@@ -8,7 +8,7 @@ on. A word whose links are divided between the span and the rest has no label.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -38,8 +38,9 @@ from untold.storage.calibration import (
     probability,
 )
 
-__all__ = ["SelfMade", "fit_calibration", "make_damage"]
+__all__ = ["MOST_PAIRS", "SelfMade", "fit_calibration", "make_damage"]
 
+MOST_PAIRS = 1000  # more make a calibration hardly better
 _LEAST_SEGMENTS = 20
 _REPLACED = "replaced"
 _KINDS = (*DAMAGE_KINDS, _REPLACED)
@@ -55,6 +56,7 @@ class SelfMade:
     lacking: Bool[np.ndarray, " n"]
     certain: Bool[np.ndarray, " n"]  # words that have a label
     kind: str
+    place: int = 0  # of the pair that it was made of
 
 
 def make_damage(
@@ -66,8 +68,8 @@ def make_damage(
     the "target" additions.
     """
     damager = _Damager(reader, accounts, side, np.random.default_rng(seed))
-    made = (damager.damage(each) for each in accounts)
-    return [each for each in made if each is not None]
+    made = enumerate(damager.damage(each) for each in accounts)
+    return [replace(each, place=place) for place, each in made if each is not None]
 
 
 class _Damager:
@@ -83,12 +85,13 @@ class _Damager:
         self.tokenizers, self.side, self.generator = reader.codec.tokenizers, side, generator
         cut = [_other_side(each, side) for each in accounts]
         self.frequent = frequent_words(_texts(pieces) for pieces in cut)
+        self.frequent_targets = frequent_words(_texts(each.target) for each in accounts)
         # Words that stand in for others, as pieces, from the targets of all pairs.
         self.pool = [
             each.target[span.start : span.stop]
             for each in accounts
             for span in display_spans(each.target)
-            if is_content_word(span_text(each.target, span), self.frequent)
+            if is_content_word(span_text(each.target, span), self.frequent_targets)
         ]
 
     def damage(self, account: PairAccount) -> SelfMade | None:
@@ -118,7 +121,8 @@ class _Damager:
     def _replace(self, account: PairAccount) -> SelfMade | None:
         """Puts other words in the place of target words, as a wrong translation does."""
         spans, texts = display_spans(account.target), _texts(account.target)
-        for start, stop in candidate_spans("word", texts, self.frequent, self.generator):
+        candidates = candidate_spans("word", texts, self.frequent_targets, self.generator)
+        for start, stop in candidates:
             gone = spans[start].start, spans[stop - 1].stop
             drawn = self.pool[int(self.generator.integers(len(self.pool)))]
             if self.side == "source":
@@ -176,9 +180,13 @@ def fit_calibration(
 ) -> Calibration:
     """Learns the regressions from intact pairs and from as many damaged ones.
 
-    `advance` hears of every pair that was read: each is read three times.
+    Of more than MOST_PAIRS it draws as many, and leaves out those too long to read. `advance` hears
+    of every pair that was read: each is read three times.
     """
-    intact = [each for each in reader.read(pairs, advance) if each.source and each.target]
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    chosen = [pairs[k] for k in sorted(order[:MOST_PAIRS].tolist())]
+    chosen = [pair for pair, fits in zip(chosen, reader.fits(chosen), strict=True) if fits]
+    intact = [each for each in reader.read(chosen, advance) if each.source and each.target]
     omissions, additions = (
         _read_damage(reader, intact, side, seed, advance) for side in ("source", "target")
     )
@@ -203,6 +211,7 @@ class _Lessons:
     evidence: tuple[Float[np.ndarray, "_ k"], ...]
     lacking: tuple[Bool[np.ndarray, " _"], ...]
     certain: tuple[Bool[np.ndarray, " _"], ...]
+    places: tuple[int, ...]  # of the pairs that the segments are, or were made of
     intact: int  # segments
 
     @property
@@ -224,8 +233,10 @@ class _Lessons:
         return fit_regression(self.names, *self._gather(segments))
 
     def held_out_error(self) -> float:
-        """Fits on every other segment, and returns the calibration error on the rest."""
-        halves = range(0, len(self.evidence), 2), range(1, len(self.evidence), 2)
+        """Fits on every other pair, intact and damaged, and returns the error on the rest."""
+        halves = [
+            [k for k, place in enumerate(self.places) if place % 2 == half] for half in (0, 1)
+        ]
         errors = []
         for learnt, held_out in (halves, halves[::-1]):
             words = self.fit_words(learnt)
@@ -248,11 +259,8 @@ def _read_damage(
     advance: Callable[[int], object] | None,
 ) -> _Lessons:
     made = make_damage(reader, intact, side, seed)
-    if len(made) < _LEAST_SEGMENTS:
-        raise UntoldError(
-            f"a calibration needs at least {_LEAST_SEGMENTS} segments from which something can be "
-            f"deleted, not {len(made)}: give more text"
-        )
+    fits = reader.fits([(each.source, each.target) for each in made])
+    made = [each for each, kept in zip(made, fits, strict=True) if kept]
     read = reader.read([(each.source, each.target) for each in made], advance)
     names = SOURCE_EVIDENCE if side == "source" else TARGET_EVIDENCE
     gather = source_evidence if side == "source" else target_evidence
@@ -260,12 +268,18 @@ def _read_damage(
     bad = [gather(each, _words(each, side)) for each in read]
     # Text that is decoded and encoded again may fall into other words: such segments are left out.
     same = [k for k, rows in enumerate(bad) if len(rows) == len(made[k].lacking)]
+    if len(same) < _LEAST_SEGMENTS:
+        raise UntoldError(
+            f"a calibration needs at least {_LEAST_SEGMENTS} segments from which something can be "
+            f"deleted, not {len(same)}: give more text"
+        )
     return _Lessons(
         names,
         (*intact, *(read[k] for k in same)),
         (*good, *(bad[k] for k in same)),
         (*(np.zeros(len(rows), bool) for rows in good), *(made[k].lacking for k in same)),
         (*(np.ones(len(rows), bool) for rows in good), *(made[k].certain for k in same)),
+        (*range(len(intact)), *(made[k].place for k in same)),
         len(intact),
     )
 
