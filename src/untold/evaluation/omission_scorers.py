@@ -1,13 +1,14 @@
 """Ways to find omitted source words behind one interface, with what they cost: ours and rivals.
 
 Each gives every source word of a pair a score, the higher the more likely it was omitted, and every
-pair a score. Only orders count. A word stands between blanks.
+pair a score. Only orders count. A word stands between blanks. Ways of one pass share it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from functools import partial
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +18,8 @@ from untold.account.pair_account import NO_ACCOUNT, AccountReader, PairAccount
 from untold.alignment.aligner import Aligner, split_pairs
 from untold.corpus.word_spans import Span, word_spans
 from untold.errors import UntoldError
-from untold.storage.model_directory import TrainedModel
+from untold.evaluation.separation_report import check_words
+from untold.storage.calibration import Calibration
 from untold.translator import Translation, Translator
 
 __all__ = [
@@ -28,11 +30,28 @@ __all__ = [
     "EvidenceScorer",
     "OmissionScorer",
     "PairScores",
+    "ReadOnce",
     "SequenceScorer",
     "omission_scorers",
 ]
 
 TextPairs: TypeAlias = Sequence[tuple[str, str]]
+Read = TypeVar("Read")
+
+
+class ReadOnce(Generic[Read]):
+    """Keeps what the last list of pairs was read as, for all scorers that ask for the same list."""
+
+    def __init__(self, read: Callable[[TextPairs], list[Read]]) -> None:
+        self._read = read
+        self._pairs: TextPairs = ()
+        self._found: list[Read] = []
+
+    def __call__(self, pairs: TextPairs) -> list[Read]:
+        """Reads the pairs, unless it was the last thing that it did."""
+        if tuple(pairs) != self._pairs:
+            self._found, self._pairs = self._read(pairs), tuple(pairs)
+        return self._found
 
 
 @dataclass(frozen=True)
@@ -59,13 +78,12 @@ class AccountScorer(OmissionScorer):
 
     name, passes = "account", "1"
 
-    def __init__(self, trained: TrainedModel) -> None:
-        assert trained.calibration is not None
-        self.reader, self.calibration = AccountReader(trained), trained.calibration
+    def __init__(self, accounts: ReadOnce[PairAccount], calibration: Calibration) -> None:
+        self.accounts, self.calibration = accounts, calibration
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores by log-odds."""
-        return [self._score(each) for each in self.reader.read(pairs)]
+        return [self._score(each) for each in self.accounts(pairs)]
 
     def _score(self, account: PairAccount) -> PairScores:
         known = self.calibration
@@ -80,13 +98,13 @@ class EvidenceScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, name: str, evidence: str, trained: TrainedModel) -> None:
-        self.name, self.reader = name, AccountReader(trained)  # type: ignore[misc]
+    def __init__(self, name: str, evidence: str, accounts: ReadOnce[PairAccount]) -> None:
+        self.name, self.accounts = name, accounts  # type: ignore[misc]
         self.column = SOURCE_EVIDENCE.index(evidence)
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores a pair by its most suspicious word."""
-        read = self.reader.read(pairs)
+        read = self.accounts(pairs)
         columns = (source_evidence(each, word_spans(each.source))[:, self.column] for each in read)
         return [_by_highest(words) for words in columns]
 
@@ -96,15 +114,14 @@ class AttentionScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, translator: Translator, *, by_maximum: bool) -> None:
-        self.translator = translator
+    def __init__(self, scored: ReadOnce[Translation], *, by_maximum: bool) -> None:
+        self.scored = scored
         self.name = "attention maximum" if by_maximum else "attention coverage"  # type: ignore[misc]
         self.merge: Callable[..., np.ndarray] = np.max if by_maximum else np.sum
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores minus the maximum, or minus the sum, over the steps; at best of its pieces."""
-        scored = self.translator.score(pairs, attention=True)
-        return [_by_highest(self._words(each)) for each in scored]
+        return [_by_highest(self._words(each)) for each in self.scored(pairs)]
 
     def _words(self, scored: Translation) -> Float[np.ndarray, " i"]:
         assert scored.attention is not None
@@ -117,13 +134,13 @@ class SequenceScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, trained: TrainedModel, *, by_end: bool) -> None:
-        self.reader, self.by_end = AccountReader(trained), by_end
+    def __init__(self, accounts: ReadOnce[PairAccount], *, by_end: bool) -> None:
+        self.accounts, self.by_end = accounts, by_end
         self.name = "p(EOS)" if by_end else "log-probability"  # type: ignore[misc]
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores minus the log-probability."""
-        found = [each.log_probabilities for each in self.reader.read(pairs)]
+        found = [each.log_probabilities for each in self.accounts(pairs)]
         return [PairScores(None, -float(p[-1] if self.by_end else p.mean())) for p in found]
 
 
@@ -186,17 +203,28 @@ def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[Om
         raise UntoldError(NO_ACCOUNT)
     past_future = trained.model.past_future
     assert past_future is not None
+    reader = AccountReader(trained, translator.decode.batch_tokens)
+    accounts = ReadOnce(partial(_read_accounts, reader))
+    scored = ReadOnce(partial(translator.score, attention=True))
     found: list[OmissionScorer] = []
     if trained.calibration is not None:
-        found.append(AccountScorer(trained))
-    found.append(EvidenceScorer("future", "future", trained))
+        found.append(AccountScorer(accounts, trained.calibration))
+    found.append(EvidenceScorer("future", "future", accounts))
     if past_future.heads.lexicon is not None:
-        found.append(EvidenceScorer("lexicon", "unlinked", trained))
-    found += [AttentionScorer(translator, by_maximum=each) for each in (False, True)]
-    found += [SequenceScorer(trained, by_end=each) for each in (False, True)]
+        found.append(EvidenceScorer("lexicon", "unlinked", accounts))
+    found += [AttentionScorer(scored, by_maximum=each) for each in (False, True)]
+    found += [SequenceScorer(accounts, by_end=each) for each in (False, True)]
     if aligner is not None:
         found.append(AlignerScorer(aligner))
     return [*found, ContrastiveScorer(translator)]
+
+
+def _read_accounts(reader: AccountReader, pairs: TextPairs) -> list[PairAccount]:
+    """Reads pairs whose source words are those that the scores are for."""
+    found = reader.read(pairs)
+    for (source, _), account in zip(pairs, found, strict=True):
+        check_words(source.split(), word_spans(account.source))
+    return found
 
 
 def _by_highest(words: Float[np.ndarray, " i"]) -> PairScores:
