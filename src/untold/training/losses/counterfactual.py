@@ -41,7 +41,7 @@ class SpanDeletion:
     rows: Int[Tensor, " r"]  # their places in the batch
     prefix: Int[Tensor, "r t"]  # BOS y_1 .. y_T
     words: TargetWords
-    after: Bool[Tensor, "r t"]  # True where the decoder has read a word behind the span
+    after: Bool[Tensor, "r t"]  # True where the decoder has read a word behind the gap or in it
     origin: Int[Tensor, "r t"]  # the position of each label in the whole sentence
 
 
