@@ -136,20 +136,40 @@ def fit_regression(
     means, scales = evidence.mean(0), evidence.std(0)
     # What never changed tells nothing: scaled up, a new value of it would drown everything else.
     scales = np.where(scales > 1e-6, scales, 1.0)
-    design = np.concatenate([(evidence - means) / scales, np.ones((len(evidence), 1))], axis=1)
-    ridge = np.diag([_RIDGE] * len(names) + [0.0])
+    *slopes, bias = _newton((evidence - means) / scales, labels).tolist()
+    means, scales = tuple(means.tolist()), tuple(scales.tolist())
+    return Regression(names, means, scales, tuple(slopes), bias, float(labels.mean()))
+
+
+def _newton(
+    standard: Float[np.ndarray, "n k"], labels: Bool[np.ndarray, " n"]
+) -> Float[np.ndarray, " k1"]:
+    """Finds the weights of standardised evidence, and the bias, that minimise the penalised loss.
+
+    A step is halved until the loss falls: whole steps may oscillate where few labels are true.
+    """
+    design = np.concatenate([standard, np.ones((len(standard), 1))], axis=1)
+    ridge = np.diag([_RIDGE] * standard.shape[1] + [0.0])
     weights = np.zeros(design.shape[1])
     weights[-1] = _logit(float(labels.mean()))
+
+    def loss(weights: np.ndarray) -> float:
+        logits = design @ weights
+        return float(
+            (np.logaddexp(0, logits) - labels * logits).sum() + weights @ ridge @ weights / 2
+        )
+
     for _ in range(_ROUNDS):
         chance = probability(design @ weights)
         gradient = design.T @ (chance - labels) + ridge @ weights
         curvature = (design * (chance * (1 - chance))[:, None]).T @ design + ridge
         change = np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), gradient)
+        while loss(weights - change) > loss(weights) and np.abs(change).max() > _TOLERANCE:
+            change = change / 2
         weights = weights - change
         if float(np.abs(change).max()) < _TOLERANCE:
             break
-    *slopes, bias = weights.tolist()
-    return Regression(names, tuple(means), tuple(scales), tuple(slopes), bias, float(labels.mean()))
+    return weights
 
 
 @dataclass(frozen=True)
