@@ -130,7 +130,7 @@ class _Damager:
             else:
                 lacking = np.array([start <= k < stop for k in range(len(spans))])
                 labels = lacking, np.ones(len(spans), bool)
-            if labels is not None and drawn != account.target[gone[0] : gone[1]]:
+            if labels is not None and _texts(drawn)[0] not in texts:
                 target = (*account.target[: gone[0]], *drawn, *account.target[gone[1] :])
                 return self._made(account.source, target, labels, _REPLACED)
         return None
@@ -186,7 +186,11 @@ def fit_calibration(
     order = np.random.default_rng(seed).permutation(len(pairs))
     chosen = [pairs[k] for k in sorted(order[:MOST_PAIRS].tolist())]
     chosen = [pair for pair, fits in zip(chosen, reader.fits(chosen), strict=True) if fits]
-    intact = [each for each in reader.read(chosen, advance) if each.source and each.target]
+    intact = [
+        each
+        for each in reader.read(chosen, advance)
+        if display_spans(each.source) and display_spans(each.target)
+    ]
     omissions, additions = (
         _read_damage(reader, intact, side, seed, advance) for side in ("source", "target")
     )

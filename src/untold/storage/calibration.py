@@ -114,7 +114,7 @@ class Calibration:
         """Reads what to_json wrote; `where` names the file in errors."""
         try:
             values = json.loads(text)
-            if values.pop("format") != _FORMAT:
+            if _number(values.pop("format")) != _FORMAT:
                 raise ValueError("another version wrote it")
             for name, evidence in _EVIDENCE.items():
                 values[name] = _read_regression(values[name], evidence)
@@ -225,7 +225,7 @@ def _read_regression(values: Mapping[str, Any], names: tuple[str, ...]) -> Regre
 def _check_numbers(damaged: object, segments: object, error: object) -> None:
     if not 0 < _number(damaged) < 1 or not 0 <= _number(error) <= 1:
         raise ValueError("a share is not between 0 and 1")
-    if type(segments) is not int or segments < 1:
+    if type(segments) is not int or not 1 <= segments <= _LARGEST:
         raise ValueError(f"{shorten(segments)} is not a number of segments")
 
 
