@@ -57,13 +57,13 @@ class Checker:
         return segment if fits else replace(segment, unchecked="too long")
 
     def _judge(self, segment: Segment, account: PairAccount) -> CheckedSegment | Segment:
-        if not account.source or not account.target:  # it has signs that the model does not read
+        source = displayed_words(segment.source, account.source)
+        target = displayed_words(segment.target, account.target)
+        if not source or not target:  # its only signs are blank for the tokenizer
             return replace(segment, unchecked="empty")
         judged = judge_pair(account, self.calibration, self.expected)
         return CheckedSegment(
-            segment,
-            JudgedSide(displayed_words(segment.source, account.source), *judged.omission),
-            JudgedSide(displayed_words(segment.target, account.target), *judged.addition),
+            segment, JudgedSide(source, *judged.omission), JudgedSide(target, *judged.addition)
         )
 
 

@@ -42,7 +42,7 @@ def test_spans_leave_something_and_the_final_punctuation(
 
 
 def test_all_spans_of_a_sentence_by_hand() -> None:
-    words = "the dog sees a cat .".split()
+    words = ["the", "dog", "sees", "a", "cat", "."]
     assert sorted(spans_of("word", words)) == [(1, 2), (2, 3), (4, 5)]
     assert sorted(spans_of("end", words)) == [(3, 5), (4, 5)]
     assert sorted(spans_of("phrase", words)) == sorted(

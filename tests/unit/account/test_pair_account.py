@@ -123,7 +123,7 @@ def test_pairs_that_are_too_long_are_named(root) -> None:
 
 
 def test_a_model_without_separator_is_refused_with_the_cure(root) -> None:
-    with pytest.raises(UntoldError, match="train one with model.separator.kind"):
+    with pytest.raises(UntoldError, match=r"train one with model\.separator\.kind"):
         AccountReader(toy_trained(root))
 
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -147,7 +147,7 @@ def test_what_is_expected_moves_all_probabilities_one_way(
         judged = [judge_pair(account, calibration, share) for share in (0.001, 0.1, 0.5, 0.9)]
         for side in ("omission", "addition"):
             rows = [getattr(each, side) for each in judged]
-            for low, high in zip(rows, rows[1:], strict=False):
+            for low, high in pairwise(rows):
                 assert all(a < b for a, b in zip(low[0], high[0], strict=True))
                 assert low[1] < high[1]
         assert judge_pair(account, calibration) == judge_pair(account, calibration, EXPECTED)

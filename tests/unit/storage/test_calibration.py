@@ -291,10 +291,10 @@ def test_a_flipped_byte_is_refused(saved: Path) -> None:
     add_calibration(saved, CALIBRATION)
     file = saved / "calibration.json"
     file.write_text(file.read_text().replace("123", "124"))
-    with pytest.raises(UntoldError, match="calibration.json has changed"):
+    with pytest.raises(UntoldError, match=r"calibration\.json has changed"):
         load_model(saved)
     file.unlink()
-    with pytest.raises(UntoldError, match="calibration.json is missing"):
+    with pytest.raises(UntoldError, match=r"calibration\.json is missing"):
         load_model(saved)
 
 
