@@ -137,3 +137,72 @@ def test_short_spans_of_short_sentences_are_at_most_half():
     lengths = torch.tensor([2, 3, 4, 5] * 50) - (found.words.mask.sum(1) - 1)
     assert bool((lengths <= torch.tensor([1, 1, 2, 2] * 50)).all())
     assert bool((lengths >= 1).all())
+
+
+def replaced_of(lengths, seed, replaced=1.0):
+    torch.manual_seed(seed)
+    return delete_spans(batch_of(lengths), 1.0, 0.3, replaced)
+
+
+@settings(deadline=None)
+@given(lengths=LENGTHS, seed=SEEDS)
+def test_replaced_spans_keep_their_places_and_only_the_rest_counts(lengths, seed):
+    cut = replaced_of(lengths, seed)
+    if cut is None:
+        assert max(lengths) < 2
+        return
+    known = {word for length in lengths for word in range(FIRST, FIRST + length)}
+    for k, row in enumerate(cut.rows.tolist()):
+        length = lengths[row]
+        whole = [*range(FIRST, FIRST + length), EOS]
+        strange = [t for t in range(length) if not cut.words.mask[k, t]]
+        assert strange == list(range(strange[0], strange[-1] + 1))
+        assert 1 <= len(strange) <= length // 2 and strange[-1] < length - 1
+        labels = cut.words.labels[k].tolist()
+        for t, word in enumerate(whole):
+            assert labels[t] in known if t in strange else labels[t] == word
+        assert cut.prefix[k, : length + 1].tolist() == [BOS, *labels[:length]]
+        assert set(labels[length + 1 :]) <= {PAD} and not cut.words.mask[k, length + 1 :].any()
+        assert set(cut.prefix[k, length + 1 :].tolist()) <= {PAD}
+        assert cut.origin[k, : length + 1].tolist() == list(range(length + 1))
+        after = [t for t in range(len(labels)) if cut.after[k, t]]
+        assert after == list(range(strange[0] + 1, length + 1)), "from the first strange word on"
+        assert cut.words.whole[k, cut.words.whole_mask[k]].tolist() == whole
+
+
+@settings(deadline=None, max_examples=30)
+@given(lengths=LENGTHS, seed=SEEDS)
+def test_words_that_stand_for_others_are_neither_past_nor_do_they_end_the_future(lengths, seed):
+    cut = replaced_of(lengths, seed)
+    if cut is None:
+        return
+    past, future = sentence_bags(cut.words, torch.eye(V, dtype=torch.float64), "causal")
+    for k, row in enumerate(cut.rows.tolist()):
+        whole = [*range(FIRST, FIRST + lengths[row]), EOS]
+        for t in range(lengths[row] + 1):
+            said = [whole[p] for p in range(t) if cut.words.mask[k, p]]
+            assert torch.equal(past.sums[k, t], contents(said))
+            to_come = [word for word in whole if word not in said]
+            assert torch.equal(future.sums[k, t], contents(to_come))
+
+
+def test_a_share_of_the_spans_is_replaced_and_the_rest_is_deleted():
+    n, share = 1000, 0.3
+    cut = replaced_of([6] * n, seed=5, replaced=share)
+    kept = cut.words.labels[:, 6] == EOS
+    deviation = (n * share * (1 - share)) ** 0.5
+    assert abs(int(kept.sum()) - n * share) < 4 * deviation
+    assert bool((cut.words.mask[~kept].sum(1) < 7).all())
+    found = set(cut.words.labels[kept][~cut.words.mask[kept]].tolist())
+    assert found == set(range(FIRST, FIRST + 6)), "words of the batch, without their ends"
+
+
+def test_without_replaced_spans_the_draws_are_those_of_before():
+    """The order of random draws is a file format: runs that are resumed depend on it."""
+    torch.manual_seed(7)
+    cut = delete_spans(batch_of([5, 6, 7]), 1.0, 0.5)
+    left = torch.rand(1)
+    torch.manual_seed(7)
+    chance = torch.rand(3, 3)
+    assert torch.equal(left, torch.rand(1))
+    assert cut is not None and chance.shape == (3, 3)
