@@ -96,20 +96,26 @@ class _Damager:
 
     def damage(self, account: PairAccount) -> SelfMade | None:
         """Tries the kinds in random order; None means that none is possible."""
+        if not display_spans(account.source) or not display_spans(account.target):
+            return None
+        ties = self._ties(account)
         for place in self.generator.permutation(len(_KINDS)).tolist():
             kind = _KINDS[place]
-            found = self._replace(account) if kind == _REPLACED else self._delete(account, kind)
+            if kind == _REPLACED:
+                found = self._replace(account, ties)
+            else:
+                found = self._delete(account, ties, kind)
             if found is not None:
                 return found
         return None
 
-    def _delete(self, account: PairAccount, kind: str) -> SelfMade | None:
+    def _delete(self, account: PairAccount, ties: np.ndarray, kind: str) -> SelfMade | None:
         """Deletes words of the other side; those that depend on them are then lacking."""
         pieces = _other_side(account, self.side)
         spans, texts = display_spans(pieces), _texts(pieces)
         for start, stop in candidate_spans(kind, texts, self.frequent, self.generator):
             gone = spans[start].start, spans[stop - 1].stop
-            labels = self._labels(account, gone)
+            labels = _labels(ties, gone)
             if labels is not None:
                 rest = (*pieces[: gone[0]], *pieces[gone[1] :])
                 changed = (
@@ -118,7 +124,7 @@ class _Damager:
                 return self._made(*changed, labels, kind)
         return None
 
-    def _replace(self, account: PairAccount) -> SelfMade | None:
+    def _replace(self, account: PairAccount, ties: np.ndarray) -> SelfMade | None:
         """Puts other words in the place of target words, as a wrong translation does."""
         spans, texts = display_spans(account.target), _texts(account.target)
         candidates = candidate_spans("word", texts, self.frequent_targets, self.generator)
@@ -126,7 +132,7 @@ class _Damager:
             gone = spans[start].start, spans[stop - 1].stop
             drawn = self.pool[int(self.generator.integers(len(self.pool)))]
             if self.side == "source":
-                labels = self._labels(account, gone)
+                labels = _labels(ties, gone)
             else:
                 lacking = np.array([start <= k < stop for k in range(len(spans))])
                 labels = lacking, np.ones(len(spans), bool)
@@ -135,20 +141,14 @@ class _Damager:
                 return self._made(account.source, target, labels, _REPLACED)
         return None
 
-    def _labels(
-        self, account: PairAccount, gone: tuple[int, int]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Finds which words depend on the pieces that are gone; None if no word does."""
+    def _ties(self, account: PairAccount) -> Float[np.ndarray, "m1 n"]:
+        """Sums up the links of each word of the side to the pieces of the other one, up to each."""
         if self.side == "source":
-            ties, words = account.links[gone[0] : gone[1]].sum(0), display_spans(account.source)
+            links, words = account.links, display_spans(account.source)
         else:
-            ties, words = (
-                account.origins[:, gone[0] : gone[1]].sum(1),
-                display_spans(account.target),
-            )
-        lost = np.array([ties[word.start : word.stop].mean() for word in words])
-        lacking = lost >= _LACKING
-        return (lacking, lacking | (lost <= _DIVIDED)) if lacking.any() else None
+            links, words = account.origins.T, display_spans(account.target)
+        ties = np.stack([links[:, word.start : word.stop].mean(1) for word in words], axis=1)
+        return np.concatenate([np.zeros((1, len(words))), ties.cumsum(0, dtype=np.float64)])
 
     def _made(
         self,
@@ -166,6 +166,13 @@ class _Damager:
 
 def _other_side(account: PairAccount, side: str) -> tuple[str, ...]:
     return account.target if side == "source" else account.source
+
+
+def _labels(ties: np.ndarray, gone: tuple[int, int]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Finds which words depend on the pieces that are gone; None if no word does."""
+    lost = ties[gone[1]] - ties[gone[0]]
+    lacking = lost >= _LACKING
+    return (lacking, lacking | (lost <= _DIVIDED)) if lacking.any() else None
 
 
 def _texts(pieces: tuple[str, ...]) -> tuple[str, ...]:
