@@ -16,8 +16,9 @@ from untold.corpus import batching
 from untold.corpus.batching import Batch, Ids
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.models.build import build_model
+from untold.models.build import build_model, build_model_for
 from untold.models.seq2seq import Outputs, Seq2Seq
+from untold.storage.model_directory import TrainedModel
 from untold.training.losses.objective import Losses, Objective
 
 Module = TypeVar("Module", bound=torch.nn.Module)
@@ -122,6 +123,13 @@ def toy_tokenizers(root: Path, config: Config) -> Tokenizers:
     """Learnt from a toy corpus."""
     sides = [(root / f"train.{side}").read_text().split("\n")[:-1] for side in ("src", "tgt")]
     return train_tokenizers(config.tokenizer, *sides)
+
+
+def toy_trained(root: Path, **sections: Mapping[str, Any]) -> TrainedModel:
+    """A model of a toy corpus with its tokenizers; its weights are a closed formula."""
+    config = toy_config(root, **sections)
+    tokenizers = toy_tokenizers(root, config)
+    return TrainedModel(fill(build_model_for(tokenizers, config.model)).eval(), config, tokenizers)
 
 
 def toy_model(

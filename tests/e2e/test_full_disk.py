@@ -34,6 +34,7 @@ COMMANDS = {
         "--scores",
         "new.scores",
     ),
+    "calibrate": ("calibrate", "run", *PAIR[:2], "--target", "corpus.tgt", "--seed", "5"),
     "explain": ("explain", "run", "--source", "the dog sleeps .", "--out", "new.svg"),
 }
 
@@ -78,13 +79,16 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half(
     if ended.code == 2:
         last = ended.errors.strip().split("\n")[-1]
         assert "File too large: write to a disk without such a limit" in last
-        place = "run" if name == "resume" else "new"
+        place = "run" if name in ("resume", "calibrate") else "new"
         assert place in last.partition(": ")[2].partition(": ")[0], last
     assert not [path for path in folder.rglob(".*") if path.name != ".lock"]
     after = files(folder)
     changed = {path for path in before if after.get(path) != before[path]}
     kept = {path for path in changed if not path.startswith("run/settings/")}  # of the last start
-    assert not kept - {"run/metrics.jsonl"}
+    if name == "calibrate" and ended.code == 0:
+        assert {Path(path).name for path in kept} == {"calibration.json", "MANIFEST.json"}
+    else:
+        assert not kept - {"run/metrics.jsonl"}
     # The same command works once there is room again: whatever is left is whole.
     again = run_in_process(COMMANDS[name], folder)
     exists = ended.code == 0 and name in ("average", "align")

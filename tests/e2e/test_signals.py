@@ -28,6 +28,7 @@ import untold.commands.compared_runs, untold.commands.demo_run, untold.evaluatio
 import untold.evaluation.sacrebleu_metrics, untold.report.pictures, matplotlib.figure
 import untold.alignment.aligner_process, untold.evaluation.separation_report
 import untold.checking.checker, untold.commands.check_run, untold.commands.clean_run
+import untold.account.self_made
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)  # the tests may run in the background
 for line in sys.stdin:
@@ -185,6 +186,11 @@ PHASES = {
         ],
         "checking",
         "a was not written; b was not written; run the same command again",
+    ),
+    "calibrate": (
+        ["calibrate", "run", *LARGE[:2], "--target", "large.tgt"],
+        "calibrating",
+        " was not written; run the same command again",
     ),
     "train an aligner": (
         ["align", "--source", "words.src", "--target", "words.tgt", "--save", "a", "--out", "b"],

@@ -12,6 +12,12 @@ from jaxtyping import Float
 from untold.account.pair_account import PairAccount
 from untold.categories import FUTURE, PAST, REDUNDANT
 from untold.corpus.word_spans import Span, merge_assignments, span_text
+from untold.storage.calibration import (
+    SEGMENT_EVIDENCE,
+    SHARE_EVIDENCE,
+    SOURCE_EVIDENCE,
+    TARGET_EVIDENCE,
+)
 
 __all__ = [
     "SEGMENT_EVIDENCE",
@@ -26,25 +32,8 @@ __all__ = [
     "target_evidence",
 ]
 
-SOURCE_EVIDENCE = (
-    "untold",  # FUTURE against PAST at the end says so, or the lexicon, which finds no link
-    "uncovered",
-    "redundant",  # REDUNDANT at the first step, when nothing but the source was seen
-    "content",  # it has a letter or a digit
-)
-SHARE_EVIDENCE = ("future", "redundant")  # all that a search knows: decoding/telling.py
-TARGET_EVIDENCE = (
-    "unexplained",  # no source word explains it: mean over its pieces
-    "unexplained_piece",  # ... of the piece that is explained worst
-    "unlinked",  # no source word has its link here
-    "rise",  # how much became PAST while it was said
-    "repeated",  # the words that explain it were PAST before
-    "surprise",  # -log p of its pieces, mean
-    "surprise_first",  # ... of the first piece
-    "content",
-)
-SEGMENT_EVIDENCE = ("highest", "all", "eos", "surprise")
 _CERTAIN = 1e-4  # probabilities nearer to 0 or 1 than this are not told apart
+_IMPOSSIBLE = -100.0  # log-probabilities below this are not told apart
 
 
 def log_odds(probability: np.ndarray) -> np.ndarray:
@@ -93,7 +82,7 @@ def target_evidence(account: PairAccount, words: Sequence[Span]) -> Float[np.nda
     rise = np.maximum(0, past[1:] - past[:-1]).sum(1)
     unexplained = 1 - account.origins.sum(1)
     repeated = (account.origins * past[:-1]).sum(1)
-    surprise = -account.log_probabilities[:-1]
+    surprise = -_bounded(account.log_probabilities)[:-1]
     columns = {
         "unexplained": log_odds(_merge(unexplained, words, np.mean)),
         "unexplained_piece": log_odds(_merge(unexplained, words, np.max)),
@@ -113,10 +102,15 @@ def segment_evidence(
     """Computes the evidence that any word of a side is lacking, from what is said of each word."""
     highest, total = -10.0, -10.0
     if len(word_log_odds):
-        highest = float(word_log_odds.max())
-        total = float(np.log(np.exp(np.minimum(word_log_odds, 30)).sum()))
-    surprise = -float(account.log_probabilities.mean())
-    return np.array([highest, total, float(account.log_probabilities[-1]), surprise])
+        bounded = np.clip(word_log_odds, -30, 30)
+        highest, total = float(bounded.max()), float(np.log(np.exp(bounded).sum()))
+    log_probabilities = _bounded(account.log_probabilities)
+    return np.array([highest, total, log_probabilities[-1], -log_probabilities.mean()])
+
+
+def _bounded(log_probabilities: np.ndarray) -> np.ndarray:
+    """Keeps log-probabilities finite: a model that copies may hold a piece for impossible."""
+    return np.maximum(log_probabilities, _IMPOSSIBLE).astype(np.float64)
 
 
 def _merge(

@@ -53,11 +53,19 @@ class AccountReader:
         self.trained = trained
         self.codec = trained.codec
         self.batch_tokens = batch_tokens
+        self.longest = max(batch_tokens, trained.config.data.max_tokens + 1)  # pieces, with the end
+
+    def fits(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Tells which pairs are short enough to be read."""
+        return [_length(each) <= self.longest for each in self.codec.encode_pairs(pairs)]
 
     def read(
         self, pairs: Sequence[tuple[str, str]], advance: Callable[[int], object] | None = None
     ) -> list[PairAccount]:
-        """Reads each pair of texts; `advance` hears how many more were read after every batch."""
+        """Reads each pair of texts; `advance` hears how many more were read after every batch.
+
+        A pair that is longer than `longest` is an error: memory grows with the square of lengths.
+        """
         return self._read_ids(self.codec.encode_pairs(pairs), advance)
 
     def read_pieces(
@@ -70,7 +78,13 @@ class AccountReader:
     def _read_ids(
         self, ids: Sequence[IdPair], advance: Callable[[int], object] | None = None
     ) -> list[PairAccount]:
-        lengths = [max(len(source), len(target)) + 1 for source, target in ids]
+        lengths = [_length(each) for each in ids]
+        for number, length in enumerate(lengths, start=1):
+            if length > self.longest:
+                raise UntoldError(
+                    f"pair {number} has a side of {length} pieces, and at most {self.longest} are "
+                    "read at once: divide it, or raise decode.batch_tokens"
+                )
         found: dict[int, PairAccount] = {}
         for rows in plan_by_length(lengths, self.batch_tokens):
             batch = self.codec.batch([ids[row] for row in rows], rows)
@@ -114,9 +128,13 @@ class AccountReader:
         lexicon = past_future.heads.lexicon
         if lexicon is None:
             rise = (shares[:, 1:, :, PAST] - shares[:, :-1, :, PAST]).clamp(min=0)
-            rise = rise * batch.source_words[:, None]
+            rise = rise * batch.source_words[:, None] * batch.target_mask[:, 1:, None]
             links = rise / rise.sum(1, keepdim=True).clamp(min=1)
             origins = rise / rise.sum(2, keepdim=True).clamp(min=1)
             return shares, links, origins, 1 - links.sum(1), covered
         links, _ = find_links(lexicon, shares, batch)
         return shares, links.words, links.origins[..., :-1], links.alone, covered
+
+
+def _length(ids: IdPair) -> int:
+    return max(map(len, ids)) + 1

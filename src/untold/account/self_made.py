@@ -40,8 +40,9 @@ from untold.storage.calibration import (
     probability,
 )
 
-__all__ = ["SelfMade", "fit_calibration", "make_damage"]
+__all__ = ["MOST_PAIRS", "SelfMade", "fit_calibration", "make_damage"]
 
+MOST_PAIRS = 1000  # more make a calibration hardly better
 _LEAST_SEGMENTS = 20
 _REPLACED = "replaced"
 _KINDS = (*DAMAGE_KINDS, _REPLACED)
@@ -57,6 +58,7 @@ class SelfMade:
     lacking: Bool[np.ndarray, " n"]
     certain: Bool[np.ndarray, " n"]  # words that have a label
     kind: str
+    place: int = 0  # of the pair that it was made of
 
 
 def make_damage(
@@ -68,8 +70,8 @@ def make_damage(
     the "target" additions.
     """
     damager = _Damager(reader, accounts, side, np.random.default_rng(seed))
-    made = (damager.damage(each) for each in accounts)
-    return [each for each in made if each is not None]
+    made = enumerate(damager.damage(each) for each in accounts)
+    return [replace(each, place=place) for place, each in made if each is not None]
 
 
 class _Damager:
@@ -85,30 +87,37 @@ class _Damager:
         self.tokenizers, self.side, self.generator = reader.codec.tokenizers, side, generator
         cut = [_other_side(each, side) for each in accounts]
         self.frequent = frequent_words(_texts(pieces) for pieces in cut)
+        self.frequent_targets = frequent_words(_texts(each.target) for each in accounts)
         # Words that stand in for others, as pieces, from the targets of all pairs.
         self.pool = [
             each.target[span.start : span.stop]
             for each in accounts
             for span in display_spans(each.target)
-            if is_content_word(span_text(each.target, span), self.frequent)
+            if is_content_word(span_text(each.target, span), self.frequent_targets)
         ]
 
     def damage(self, account: PairAccount) -> SelfMade | None:
         """Tries the kinds in random order; None means that none is possible."""
+        if not display_spans(account.source) or not display_spans(account.target):
+            return None
+        ties = self._ties(account)
         for place in self.generator.permutation(len(_KINDS)).tolist():
             kind = _KINDS[place]
-            found = self._replace(account) if kind == _REPLACED else self._delete(account, kind)
+            if kind == _REPLACED:
+                found = self._replace(account, ties)
+            else:
+                found = self._delete(account, ties, kind)
             if found is not None:
                 return found
         return None
 
-    def _delete(self, account: PairAccount, kind: str) -> SelfMade | None:
+    def _delete(self, account: PairAccount, ties: np.ndarray, kind: str) -> SelfMade | None:
         """Deletes words of the other side; those that depend on them are then lacking."""
         pieces = _other_side(account, self.side)
         spans, texts = display_spans(pieces), _texts(pieces)
         for start, stop in candidate_spans(kind, texts, self.frequent, self.generator):
             gone = spans[start].start, spans[stop - 1].stop
-            labels = self._labels(account, gone)
+            labels = _labels(ties, gone)
             if labels is not None:
                 rest = (*pieces[: gone[0]], *pieces[gone[1] :])
                 changed = (
@@ -117,36 +126,31 @@ class _Damager:
                 return self._made(*changed, labels, kind)
         return None
 
-    def _replace(self, account: PairAccount) -> SelfMade | None:
+    def _replace(self, account: PairAccount, ties: np.ndarray) -> SelfMade | None:
         """Puts other words in the place of target words, as a wrong translation does."""
         spans, texts = display_spans(account.target), _texts(account.target)
-        for start, stop in candidate_spans("word", texts, self.frequent, self.generator):
+        candidates = candidate_spans("word", texts, self.frequent_targets, self.generator)
+        for start, stop in candidates:
             gone = spans[start].start, spans[stop - 1].stop
             drawn = self.pool[int(self.generator.integers(len(self.pool)))]
             if self.side == "source":
-                labels = self._labels(account, gone)
+                labels = _labels(ties, gone)
             else:
                 lacking = np.array([start <= k < stop for k in range(len(spans))])
                 labels = lacking, np.ones(len(spans), bool)
-            if labels is not None and drawn != account.target[gone[0] : gone[1]]:
+            if labels is not None and _texts(drawn)[0] not in texts:
                 target = (*account.target[: gone[0]], *drawn, *account.target[gone[1] :])
                 return self._made(account.source, target, labels, _REPLACED)
         return None
 
-    def _labels(
-        self, account: PairAccount, gone: tuple[int, int]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Finds which words depend on the pieces that are gone; None if no word does."""
+    def _ties(self, account: PairAccount) -> Float[np.ndarray, "m1 n"]:
+        """Sums up the links of each word of the side to the pieces of the other one, up to each."""
         if self.side == "source":
-            ties, words = account.links[gone[0] : gone[1]].sum(0), display_spans(account.source)
+            links, words = account.links, display_spans(account.source)
         else:
-            ties, words = (
-                account.origins[:, gone[0] : gone[1]].sum(1),
-                display_spans(account.target),
-            )
-        lost = np.array([ties[word.start : word.stop].mean() for word in words])
-        lacking = lost >= _LACKING
-        return (lacking, lacking | (lost <= _DIVIDED)) if lacking.any() else None
+            links, words = account.origins.T, display_spans(account.target)
+        ties = np.stack([links[:, word.start : word.stop].mean(1) for word in words], axis=1)
+        return np.concatenate([np.zeros((1, len(words))), ties.cumsum(0, dtype=np.float64)])
 
     def _made(
         self,
@@ -166,6 +170,13 @@ def _other_side(account: PairAccount, side: str) -> tuple[str, ...]:
     return account.target if side == "source" else account.source
 
 
+def _labels(ties: np.ndarray, gone: tuple[int, int]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Finds which words depend on the pieces that are gone; None if no word does."""
+    lost = ties[gone[1]] - ties[gone[0]]
+    lacking = lost >= _LACKING
+    return (lacking, lacking | (lost <= _DIVIDED)) if lacking.any() else None
+
+
 def _texts(pieces: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(span_text(pieces, span) for span in display_spans(pieces))
 
@@ -178,9 +189,17 @@ def fit_calibration(
 ) -> Calibration:
     """Learns the regressions from intact pairs and from as many damaged ones.
 
-    `advance` hears of every pair that was read: each is read three times.
+    Of more than MOST_PAIRS it draws as many, and leaves out those too long to read. `advance` hears
+    of every pair that was read: each is read three times.
     """
-    intact = [each for each in reader.read(pairs, advance) if each.source and each.target]
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    chosen = [pairs[k] for k in sorted(order[:MOST_PAIRS].tolist())]
+    chosen = [pair for pair, fits in zip(chosen, reader.fits(chosen), strict=True) if fits]
+    intact = [
+        each
+        for each in reader.read(chosen, advance)
+        if display_spans(each.source) and display_spans(each.target)
+    ]
     omissions, additions = (
         _read_damage(reader, intact, side, seed, advance) for side in ("source", "target")
     )
@@ -206,6 +225,7 @@ class _Lessons:
     evidence: tuple[Float[np.ndarray, "_ k"], ...]
     lacking: tuple[Bool[np.ndarray, " _"], ...]
     certain: tuple[Bool[np.ndarray, " _"], ...]
+    places: tuple[int, ...]  # of the pairs that the segments are, or were made of
     intact: int  # segments
 
     @property
@@ -233,8 +253,10 @@ class _Lessons:
         return by_shares.fit_words(range(len(shares)))
 
     def held_out_error(self) -> float:
-        """Fits on every other segment, and returns the calibration error on the rest."""
-        halves = range(0, len(self.evidence), 2), range(1, len(self.evidence), 2)
+        """Fits on every other pair, intact and damaged, and returns the error on the rest."""
+        halves = [
+            [k for k, place in enumerate(self.places) if place % 2 == half] for half in (0, 1)
+        ]
         errors = []
         for learnt, held_out in (halves, halves[::-1]):
             words = self.fit_words(learnt)
@@ -257,11 +279,8 @@ def _read_damage(
     advance: Callable[[int], object] | None,
 ) -> _Lessons:
     made = make_damage(reader, intact, side, seed)
-    if len(made) < _LEAST_SEGMENTS:
-        raise UntoldError(
-            f"a calibration needs at least {_LEAST_SEGMENTS} segments from which something can be "
-            f"deleted, not {len(made)}: give more text"
-        )
+    fits = reader.fits([(each.source, each.target) for each in made])
+    made = [each for each, kept in zip(made, fits, strict=True) if kept]
     read = reader.read([(each.source, each.target) for each in made], advance)
     names = SOURCE_EVIDENCE if side == "source" else TARGET_EVIDENCE
     gather = source_evidence if side == "source" else target_evidence
@@ -269,12 +288,18 @@ def _read_damage(
     bad = [gather(each, _words(each, side)) for each in read]
     # Text that is decoded and encoded again may fall into other words: such segments are left out.
     same = [k for k, rows in enumerate(bad) if len(rows) == len(made[k].lacking)]
+    if len(same) < _LEAST_SEGMENTS:
+        raise UntoldError(
+            f"a calibration needs at least {_LEAST_SEGMENTS} segments from which something can be "
+            f"deleted, not {len(same)}: give more text"
+        )
     return _Lessons(
         names,
         (*intact, *(read[k] for k in same)),
         (*good, *(bad[k] for k in same)),
         (*(np.zeros(len(rows), bool) for rows in good), *(made[k].lacking for k in same)),
         (*(np.ones(len(rows), bool) for rows in good), *(made[k].certain for k in same)),
+        (*range(len(intact)), *(made[k].place for k in same)),
         len(intact),
     )
 

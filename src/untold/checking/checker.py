@@ -36,12 +36,11 @@ class Checker:
         self.calibration: Calibration = self.model.calibration
         self.expected = expected
         self.reader = AccountReader(self.model, translator.decode.batch_tokens)
-        self.longest = max(translator.decode.batch_tokens, self.model.config.data.max_tokens + 1)
 
     def check(self, segments: Sequence[Segment]) -> list[CheckedSegment | Segment]:
         """Judges the segments of a list together; one that cannot be judged says why."""
-        lengths = self._lengths(segments)
-        known = [self._screen(*each) for each in zip(segments, lengths, strict=True)]
+        fits = self.reader.fits([(each.source, each.target) for each in segments])
+        known = [self._screen(*each) for each in zip(segments, fits, strict=True)]
         places = [place for place, each in enumerate(known) if not each.unchecked]
         accounts = self.reader.read([(known[k].source, known[k].target) for k in places])
         found: list[CheckedSegment | Segment] = list(known)
@@ -49,24 +48,22 @@ class Checker:
             found[place] = self._judge(known[place], account)
         return found
 
-    def _lengths(self, segments: Sequence[Segment]) -> list[int]:
-        pairs = [(each.source, each.target) for each in segments]
-        return [max(len(s), len(t)) + 1 for s, t in self.reader.codec.encode_pairs(pairs)]
-
-    def _screen(self, segment: Segment, length: int) -> Segment:
+    def _screen(self, segment: Segment, fits: bool) -> Segment:
         """Gives a reason to segments that no model can judge."""
         if segment.unchecked:
             return segment
         if not segment.source.strip() or not segment.target.strip():
             return replace(segment, unchecked="empty")
-        return replace(segment, unchecked="too long") if length > self.longest else segment
+        return segment if fits else replace(segment, unchecked="too long")
 
-    def _judge(self, segment: Segment, account: PairAccount) -> CheckedSegment:
+    def _judge(self, segment: Segment, account: PairAccount) -> CheckedSegment | Segment:
+        source = displayed_words(segment.source, account.source)
+        target = displayed_words(segment.target, account.target)
+        if not source or not target:  # its only signs are blank for the tokenizer
+            return replace(segment, unchecked="empty")
         judged = judge_pair(account, self.calibration, self.expected)
         return CheckedSegment(
-            segment,
-            JudgedSide(displayed_words(segment.source, account.source), *judged.omission),
-            JudgedSide(displayed_words(segment.target, account.target), *judged.addition),
+            segment, JudgedSide(source, *judged.omission), JudgedSide(target, *judged.addition)
         )
 
 

@@ -91,8 +91,9 @@ def omission_report(
     with task("finding omissions", len(sets) * len(scorers)) as begun:
         for own in sets:
             for scorer in scorers:
-                damaged = scorer.score([(case.source, case.target) for case in own.cases])
-                intact = scorer.score(own.intact) if own.intact else []
+                # One list, so that scorers that need the same pass share it.
+                scores = scorer.score([*own.pairs, *own.intact])
+                damaged, intact = scores[: len(own.cases)], scores[len(own.cases) :]
                 figures.append(measure_omissions(own, scorer, damaged, intact))
                 if scorer.name == "account" and own.intact:
                     for said, true in _probabilities(own, damaged, intact):
@@ -165,7 +166,7 @@ def _f1_of_halves(by_pair: Sequence[tuple[np.ndarray, np.ndarray]]) -> float | N
     right = wrong = missed = 0
     for first in (0, 1):
         learnt, held_out = by_pair[first::2], by_pair[1 - first :: 2]
-        if not learnt or not held_out:
+        if not any(len(scores) for scores, _ in learnt) or not held_out:
             return None
         threshold = _best_threshold(*(np.concatenate(each) for each in zip(*learnt, strict=True)))
         scores, truth = (np.concatenate(each) for each in zip(*held_out, strict=True))

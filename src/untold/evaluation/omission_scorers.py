@@ -1,13 +1,14 @@
 """Ways to find omitted source words behind one interface, with what they cost: ours and rivals.
 
 Each gives every source word of a pair a score, the higher the more likely it was omitted, and every
-pair a score. Only orders count. A word stands between blanks.
+pair a score. Only orders count. A word stands between blanks. Ways of one pass share it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from functools import partial
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -22,7 +23,8 @@ from untold.account.pair_account import NO_ACCOUNT, AccountReader, PairAccount
 from untold.alignment.aligner import Aligner, split_pairs
 from untold.corpus.word_spans import Span, word_spans
 from untold.errors import UntoldError
-from untold.storage.model_directory import TrainedModel
+from untold.evaluation.separation_report import check_words
+from untold.storage.calibration import Calibration
 from untold.translator import Translation, Translator
 
 __all__ = [
@@ -33,11 +35,28 @@ __all__ = [
     "EvidenceScorer",
     "OmissionScorer",
     "PairScores",
+    "ReadOnce",
     "SequenceScorer",
     "omission_scorers",
 ]
 
 TextPairs: TypeAlias = Sequence[tuple[str, str]]
+Read = TypeVar("Read")
+
+
+class ReadOnce(Generic[Read]):
+    """Keeps what the last list of pairs was read as, for all scorers that ask for the same list."""
+
+    def __init__(self, read: Callable[[TextPairs], list[Read]]) -> None:
+        self._read = read
+        self._pairs: TextPairs = ()
+        self._found: list[Read] = []
+
+    def __call__(self, pairs: TextPairs) -> list[Read]:
+        """Reads the pairs, unless it was the last thing that it did."""
+        if tuple(pairs) != self._pairs:
+            self._found, self._pairs = self._read(pairs), tuple(pairs)
+        return self._found
 
 
 @dataclass(frozen=True)
@@ -64,13 +83,12 @@ class AccountScorer(OmissionScorer):
 
     name, passes = "account", "1"
 
-    def __init__(self, trained: TrainedModel) -> None:
-        assert trained.calibration is not None
-        self.reader, self.calibration = AccountReader(trained), trained.calibration
+    def __init__(self, accounts: ReadOnce[PairAccount], calibration: Calibration) -> None:
+        self.accounts, self.calibration = accounts, calibration
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores by log-odds."""
-        return [self._score(each) for each in self.reader.read(pairs)]
+        return [self._score(each) for each in self.accounts(pairs)]
 
     def _score(self, account: PairAccount) -> PairScores:
         known = self.calibration
@@ -85,13 +103,13 @@ class EvidenceScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, trained: TrainedModel, *, by_lexicon: bool) -> None:
-        self.reader, self.by_lexicon = AccountReader(trained), by_lexicon
+    def __init__(self, accounts: ReadOnce[PairAccount], *, by_lexicon: bool) -> None:
+        self.accounts, self.by_lexicon = accounts, by_lexicon
         self.name = "lexicon" if by_lexicon else "future"  # type: ignore[misc]
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores a pair by its most suspicious word."""
-        return [_by_highest(self._words(each)) for each in self.reader.read(pairs)]
+        return [_by_highest(self._words(each)) for each in self.accounts(pairs)]
 
     def _words(self, account: PairAccount) -> Float[np.ndarray, " i"]:
         words = word_spans(account.source)
@@ -105,15 +123,14 @@ class AttentionScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, translator: Translator, *, by_maximum: bool) -> None:
-        self.translator = translator
+    def __init__(self, scored: ReadOnce[Translation], *, by_maximum: bool) -> None:
+        self.scored = scored
         self.name = "attention maximum" if by_maximum else "attention coverage"  # type: ignore[misc]
         self.merge: Callable[..., np.ndarray] = np.max if by_maximum else np.sum
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores minus the maximum, or minus the sum, over the steps; at best of its pieces."""
-        scored = self.translator.score(pairs, attention=True)
-        return [_by_highest(self._words(each)) for each in scored]
+        return [_by_highest(self._words(each)) for each in self.scored(pairs)]
 
     def _words(self, scored: Translation) -> Float[np.ndarray, " i"]:
         assert scored.attention is not None
@@ -126,13 +143,13 @@ class SequenceScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, trained: TrainedModel, *, by_end: bool) -> None:
-        self.reader, self.by_end = AccountReader(trained), by_end
+    def __init__(self, accounts: ReadOnce[PairAccount], *, by_end: bool) -> None:
+        self.accounts, self.by_end = accounts, by_end
         self.name = "p(EOS)" if by_end else "log-probability"  # type: ignore[misc]
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores minus the log-probability."""
-        found = [each.log_probabilities for each in self.reader.read(pairs)]
+        found = [each.log_probabilities for each in self.accounts(pairs)]
         return [PairScores(None, -float(p[-1] if self.by_end else p.mean())) for p in found]
 
 
@@ -195,17 +212,28 @@ def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[Om
         raise UntoldError(NO_ACCOUNT)
     past_future = trained.model.past_future
     assert past_future is not None
+    reader = AccountReader(trained, translator.decode.batch_tokens)
+    accounts = ReadOnce(partial(_read_accounts, reader))
+    scored = ReadOnce(partial(translator.score, attention=True))
     found: list[OmissionScorer] = []
     if trained.calibration is not None:
-        found.append(AccountScorer(trained))
-    found.append(EvidenceScorer(trained, by_lexicon=False))
+        found.append(AccountScorer(accounts, trained.calibration))
+    found.append(EvidenceScorer(accounts, by_lexicon=False))
     if past_future.heads.lexicon is not None:
-        found.append(EvidenceScorer(trained, by_lexicon=True))
-    found += [AttentionScorer(translator, by_maximum=each) for each in (False, True)]
-    found += [SequenceScorer(trained, by_end=each) for each in (False, True)]
+        found.append(EvidenceScorer(accounts, by_lexicon=True))
+    found += [AttentionScorer(scored, by_maximum=each) for each in (False, True)]
+    found += [SequenceScorer(accounts, by_end=each) for each in (False, True)]
     if aligner is not None:
         found.append(AlignerScorer(aligner))
     return [*found, ContrastiveScorer(translator)]
+
+
+def _read_accounts(reader: AccountReader, pairs: TextPairs) -> list[PairAccount]:
+    """Reads pairs whose source words are those that the scores are for."""
+    found = reader.read(pairs)
+    for (source, _), account in zip(pairs, found, strict=True):
+        check_words(source.split(), word_spans(account.source))
+    return found
 
 
 def _by_highest(words: Float[np.ndarray, " i"]) -> PairScores:

@@ -35,6 +35,11 @@ class OmissionSet:
     cases: tuple[OmissionCase, ...]
     intact: tuple[tuple[str, str], ...]
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Lists the texts of the cases."""
+        return [(case.source, case.target) for case in self.cases]
+
 
 def damaged_sets(pairs: Sequence[AlignedPair], seed: int = 1) -> list[OmissionSet]:
     """Deletes one content word, a phrase, a clause and the end of each target, if it has such."""

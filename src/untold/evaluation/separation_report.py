@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from untold.corpus.alignments import Alignment, check_alignments, read_alignments
-from untold.corpus.word_spans import merge_assignments, word_spans
+from untold.corpus.word_spans import Span, merge_assignments, word_spans
 from untold.errors import UntoldError
 from untold.evaluation.separation import (
     PairTrace,
@@ -24,6 +24,7 @@ __all__ = [
     "AlignedPair",
     "Omission",
     "SeparationReport",
+    "check_words",
     "omit_phrase",
     "read_aligned_pairs",
     "separation_report",
@@ -132,6 +133,15 @@ def trace_pairs(translator: Translator, pairs: Sequence[AlignedPair]) -> list[Pa
     return [_trace(pair, each) for pair, each in zip(pairs, scored, strict=True)]
 
 
+def check_words(words: Sequence[str], spans: Sequence[Span]) -> None:
+    """Refuses a text whose words, between blanks, are not those of its pieces."""
+    if len(spans) != len(words):
+        raise UntoldError(
+            f"{' '.join(words)[:80]!r} has {len(words)} words, but {len(spans)} for the "
+            "tokenizer: alignments need text whose words stand between single blanks"
+        )
+
+
 def omit_phrase(pair: AlignedPair, generator: np.random.Generator) -> Omission | None:
     """Deletes a random phrase from the target; returns None if there is none.
 
@@ -161,12 +171,8 @@ def _cell(value: float | None) -> str:
 def _trace(pair: AlignedPair, scored: Translation) -> PairTrace:
     source, target = word_spans(scored.source_tokens), word_spans(scored.tokens)
     words = tuple(pair.source.split()), tuple(pair.target.split())
-    for spans, texts in zip((source, target), words, strict=True):
-        if len(spans) != len(texts):
-            raise UntoldError(
-                f"{' '.join(texts)[:80]!r} has {len(texts)} words, but {len(spans)} for the "
-                "tokenizer: alignments need text whose words stand between single blanks"
-            )
+    check_words(words[0], source)
+    check_words(words[1], target)
     assert scored.assignments is not None
     shares = merge_assignments(scored.assignments, target, source)
     return PairTrace(words[0], words[1], shares, pair.alignment)

@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 
 __all__ = [
+    "SEGMENT_EVIDENCE",
+    "SHARE_EVIDENCE",
+    "SOURCE_EVIDENCE",
+    "TARGET_EVIDENCE",
     "Calibration",
     "Regression",
     "ReliabilityBin",
@@ -25,11 +29,41 @@ __all__ = [
     "reliability",
 ]
 
+# The evidence of words and of segments; account/evidence.py computes it.
+SOURCE_EVIDENCE = (
+    "untold",  # FUTURE against PAST at the end says so, or the lexicon, which finds no link
+    "uncovered",
+    "redundant",  # REDUNDANT at the first step, when nothing but the source was seen
+    "content",  # it has a letter or a digit
+)
+SHARE_EVIDENCE = ("future", "redundant")  # all that a search knows: decoding/telling.py
+TARGET_EVIDENCE = (
+    "unexplained",  # no source word explains it: mean over its pieces
+    "unexplained_piece",  # ... of the piece that is explained worst
+    "unlinked",  # no source word has its link here
+    "rise",  # how much became PAST while it was said
+    "repeated",  # the words that explain it were PAST before
+    "surprise",  # -log p of its pieces, mean
+    "surprise_first",  # ... of the first piece
+    "content",
+)
+SEGMENT_EVIDENCE = ("highest", "all", "eos", "surprise")
+
 _RIDGE = 1.0  # keeps weights finite where the evidence separates perfectly
 _ROUNDS = 50
 _TOLERANCE = 1e-8
 _FORMAT = 1
 _BINS = 10
+_LARGEST = 1e9
+_EVIDENCE = {  # that each regression of a calibration weighs
+    "omitted": SOURCE_EVIDENCE,
+    "added": TARGET_EVIDENCE,
+    "has_omission": SEGMENT_EVIDENCE,
+    "has_addition": SEGMENT_EVIDENCE,
+    "by_shares": SHARE_EVIDENCE,
+}
+# What Python raises at JSON that is cut, or whose values are missing, strange or too large.
+_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -76,7 +110,8 @@ class Calibration:
         self, kind: Regression, evidence: Float[np.ndarray, "n k"], damaged: float
     ) -> Float[np.ndarray, " n"]:
         """Computes log-odds of words in a text of which this share of segments is damaged."""
-        return kind.log_odds(evidence, kind.prior * damaged / self.damaged)
+        learnt = self.has_addition if kind is self.added else self.has_omission
+        return kind.log_odds(evidence, kind.prior * damaged / learnt.prior)
 
     def to_json(self) -> str:
         """Writes all fields as JSON."""
@@ -87,18 +122,16 @@ class Calibration:
         """Reads what to_json wrote; `where` names the file in errors."""
         try:
             values = json.loads(text)
-            if values.pop("format") != _FORMAT:
+            if _number(values.pop("format")) != _FORMAT:
                 raise ValueError("another version wrote it")
-            for name in ("omitted", "added", "has_omission", "has_addition", "by_shares"):
-                values[name] = _read_regression(values[name])
-            found = cls(**values)
-            if not 0 < found.damaged < 1 or not 0 <= found.error <= 1:
-                raise ValueError("a value is out of its limits")
-            return found
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            for name, evidence in _EVIDENCE.items():
+                values[name] = _read_regression(values[name], evidence)
+            _check_numbers(**{name: values[name] for name in ("damaged", "segments", "error")})
+            return cls(**values)
+        except _DAMAGE as error:
             raise UntoldError(
-                f"{where}: not a calibration of this version ({error}): make it again with untold "
-                "calibrate"
+                f"{where}: not a calibration of this version ({shorten(error)}): make it again "
+                "with untold calibrate"
             ) from None
 
 
@@ -108,21 +141,43 @@ def fit_regression(
     """Fits a logistic regression by Newton's method; there must be rows of both labels."""
     if labels.all() or not labels.any():
         raise UntoldError("a calibration needs damaged and intact words: give more text")
-    means, scales = evidence.mean(0), np.maximum(evidence.std(0), 1e-6)
-    design = np.concatenate([(evidence - means) / scales, np.ones((len(evidence), 1))], axis=1)
-    ridge = np.diag([_RIDGE] * len(names) + [0.0])
+    means, scales = evidence.mean(0), evidence.std(0)
+    # What never changed tells nothing: scaled up, a new value of it would drown everything else.
+    scales = np.where(scales > 1e-6, scales, 1.0)
+    *slopes, bias = _newton((evidence - means) / scales, labels).tolist()
+    means, scales = tuple(means.tolist()), tuple(scales.tolist())
+    return Regression(names, means, scales, tuple(slopes), bias, float(labels.mean()))
+
+
+def _newton(
+    standard: Float[np.ndarray, "n k"], labels: Bool[np.ndarray, " n"]
+) -> Float[np.ndarray, " k1"]:
+    """Finds the weights of standardised evidence, and the bias, that minimise the penalised loss.
+
+    A step is halved until the loss falls: whole steps may oscillate where few labels are true.
+    """
+    design = np.concatenate([standard, np.ones((len(standard), 1))], axis=1)
+    ridge = np.diag([_RIDGE] * standard.shape[1] + [0.0])
     weights = np.zeros(design.shape[1])
     weights[-1] = _logit(float(labels.mean()))
+
+    def loss(weights: np.ndarray) -> float:
+        logits = design @ weights
+        return float(
+            (np.logaddexp(0, logits) - labels * logits).sum() + weights @ ridge @ weights / 2
+        )
+
     for _ in range(_ROUNDS):
         chance = probability(design @ weights)
         gradient = design.T @ (chance - labels) + ridge @ weights
         curvature = (design * (chance * (1 - chance))[:, None]).T @ design + ridge
         change = np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), gradient)
+        while loss(weights - change) > loss(weights) and np.abs(change).max() > _TOLERANCE:
+            change = change / 2
         weights = weights - change
         if float(np.abs(change).max()) < _TOLERANCE:
             break
-    *slopes, bias = weights.tolist()
-    return Regression(names, tuple(means), tuple(scales), tuple(slopes), bias, float(labels.mean()))
+    return weights
 
 
 @dataclass(frozen=True)
@@ -158,22 +213,36 @@ def probability(log_odds: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     return 1 / (1 + np.exp(-np.clip(log_odds, -30, 30)))
 
 
-def _read_regression(values: Mapping[str, Any]) -> Regression:
-    """Checks one regression: equal lengths, finite numbers, a prior between 0 and 1."""
+def _read_regression(values: Mapping[str, Any], names: tuple[str, ...]) -> Regression:
+    """Checks one regression: a finite number for each name, a prior between 0 and 1."""
+    if values["names"] != list(names):
+        raise ValueError("it weighs other evidence")
     found = Regression(
-        names=tuple(values["names"]),
-        **{name: tuple(map(float, values[name])) for name in ("means", "scales", "weights")},
-        bias=float(values["bias"]),
-        prior=float(values["prior"]),
+        names,
+        **{name: tuple(map(_number, values[name])) for name in ("means", "scales", "weights")},
+        bias=_number(values["bias"]),
+        prior=_number(values["prior"]),
     )
-    numbers = (*found.means, *found.scales, *found.weights, found.bias)
-    if len(found.names) * 3 + 1 != len(numbers) or not np.isfinite(numbers).all():
-        raise ValueError("numbers are missing or not finite")
-    if len(found.means) != len(found.names) or len(found.scales) != len(found.names):
+    if any(len(each) != len(names) for each in (found.means, found.scales, found.weights)):
         raise ValueError("numbers are missing")
-    if not 0 < found.prior < 1 or min(found.scales, default=1.0) <= 0:
-        raise ValueError("a value is out of its limits")
+    if not 0 < found.prior < 1 or min(found.scales) < 1 / _LARGEST:
+        raise ValueError("a prior or a scale is out of its limits")
     return found
+
+
+def _check_numbers(damaged: object, segments: object, error: object) -> None:
+    if not 0 < _number(damaged) < 1 or not 0 <= _number(error) <= 1:
+        raise ValueError("a share is not between 0 and 1")
+    if type(segments) is not int or not 1 <= segments <= _LARGEST:
+        raise ValueError(f"{shorten(segments)} is not a number of segments")
+
+
+def _number(value: object) -> float:
+    """Refuses what JSON has beside numbers, NaN, and numbers that would overflow a sum."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= _LARGEST:  # NaN is not, either
+        raise ValueError(f"{shorten(value)} is not a number of a calibration")
+    return float(value)
 
 
 def _logit(share: float) -> float:

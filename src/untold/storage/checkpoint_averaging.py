@@ -1,6 +1,7 @@
 """Averages the weights of several models into one model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -42,4 +43,4 @@ def average_models(paths: Sequence[Path]) -> TrainedModel:
             total += theirs[name]
     for name, parameter in first.model.named_parameters():
         parameter.copy_(sums[name] / len(paths))
-    return first
+    return replace(first, calibration=None)  # it was learnt for other weights

@@ -8,6 +8,7 @@ it is used.
 
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,12 +32,14 @@ __all__ = [
     "CHECKPOINTS",
     "CONFIG",
     "TrainedModel",
+    "add_calibration",
     "fill_model_directory",
     "find_model",
     "load_model",
     "load_weights",
     "named_weights",
     "read_tensors",
+    "run_of",
     "save_model",
     "step_directories",
     "write_tensors",
@@ -86,7 +89,24 @@ def named_weights(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
 
 
-def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
+def add_calibration(path: Path, calibration: Calibration) -> None:
+    """Puts a calibration into a model directory; its other files stay the same bytes.
+
+    The directory may be a checkpoint, which also holds what resuming needs.
+    """
+    with new_directory(path, replace=True) as directory:
+        for file in sorted(path.rglob("*")):
+            name = file.relative_to(path)
+            if file.is_file() and not any(part.startswith(".") for part in name.parts):
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, directory / name)
+        (directory / MANIFEST).unlink()  # a new one seals the directory
+        (directory / CALIBRATION).write_text(calibration.to_json(), encoding="utf-8")
+
+
+def load_model(
+    path: str | Path, device: str = "cpu", *, with_calibration: bool = True
+) -> TrainedModel:
     """Reads a model directory, or the best model of a training run; refuses damaged files."""
     directory = find_model(Path(path))
     verify_directory(directory)
@@ -97,7 +117,7 @@ def load_model(path: str | Path, device: str = "cpu") -> TrainedModel:
         model = build_model_for(tokenizers, config.model)
     load_weights(model, directory)
     calibration, file = None, directory / CALIBRATION
-    if file.exists():
+    if with_calibration and file.exists():
         calibration = Calibration.from_json(_read_text(file), str(file))
     return TrainedModel(model.to(device).eval(), config, tokenizers, calibration)
 
@@ -140,6 +160,12 @@ def find_model(path: Path) -> Path:
     raise UntoldError(
         f"{path}: holds neither a model ({MANIFEST}) nor a training run's checkpoints"
     )
+
+
+def run_of(directory: Path) -> Path | None:
+    """Finds the training run that a model directory is part of; None if it stands alone."""
+    parent = directory.absolute().parent
+    return parent.parent if parent.name in (BEST, CHECKPOINTS) else None
 
 
 def step_directories(parent: Path) -> list[Path]:

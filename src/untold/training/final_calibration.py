@@ -1,22 +1,24 @@
 """Calibrates the best model of a run when the run is over, on its validation text."""
 
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from untold.account.pair_account import AccountReader
-from untold.account.self_made import fit_calibration
+from untold.account.self_made import MOST_PAIRS, fit_calibration
 from untold.durable import is_complete
 from untold.errors import UntoldError
 from untold.feedback import task
-from untold.storage.model_directory import BEST, load_model, save_model, step_directories
+from untold.storage.calibration import Calibration
+from untold.storage.model_directory import (
+    BEST,
+    TrainedModel,
+    add_calibration,
+    load_model,
+    step_directories,
+)
 from untold.training.interruption import Interrupted, PutOffError
 from untold.training.reporter import Reporter
 
 __all__ = ["calibrate_best"]
-
-_PAIRS = 1000  # of the validation text: more make it hardly better
 
 
 def calibrate_best(
@@ -30,27 +32,31 @@ def calibrate_best(
     found = [path for path in step_directories(out / BEST) if is_complete(path)]
     if not found or interrupted.signal:
         return
-    trained = load_model(found[-1])
-    if trained.model.past_future is None or trained.calibration is not None:
-        return
-    order = np.random.default_rng(trained.config.train.seed).permutation(len(pairs))
-    chosen = [pairs[k] for k in sorted(order[:_PAIRS].tolist())]
     try:
-        with task("calibrating", 3 * len(chosen)) as begun:
-
-            def advance(count: int) -> None:
-                interrupted.put_off()
-                begun.advance(count)
-
-            reader = AccountReader(trained, trained.config.decode.batch_tokens)
-            calibration = fit_calibration(reader, chosen, trained.config.train.seed, advance)
+        trained = load_model(found[-1])
+        if trained.model.past_future is None or trained.calibration is not None:
+            return
+        calibration = _fit(trained, pairs, interrupted)
+        add_calibration(found[-1], calibration)
     except PutOffError:
         return
     except UntoldError as error:
         reporter.say(f"not calibrated: {error}")
         return
-    save_model(found[-1], replace(trained, calibration=calibration), replace=True)
     reporter.say(
         f"calibrated on {calibration.segments} validation pairs: on held-out words the probability "
         f"of an omission is off by {calibration.error:.3f} on average"
     )
+
+
+def _fit(
+    trained: TrainedModel, pairs: list[tuple[str, str]], interrupted: Interrupted
+) -> Calibration:
+    with task("calibrating", 3 * min(len(pairs), MOST_PAIRS)) as begun:
+
+        def advance(count: int) -> None:
+            interrupted.put_off()
+            begun.advance(count)
+
+        reader = AccountReader(trained, trained.config.decode.batch_tokens)
+        return fit_calibration(reader, pairs, trained.config.train.seed, advance)

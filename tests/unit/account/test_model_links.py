@@ -126,6 +126,7 @@ ACCOUNT = PairAccount(
     shares=np.array([[CATEGORY[cell] for cell in row] for row in ("FFF", "FFP", "-PP", "PPP")]),
     links=np.array([[0.0, 0.1, 0.9], [0.5, 0.0, 0.0], [0.0, 0.2, 0.0]]),
     origins=np.array([[0.0, 0.0, 0.2], [0.2, 0.0, 0.0], [0.0, 0.8, 0.1]]),
+    alone=np.zeros(3),
     covered=np.full(3, np.nan),
     log_probabilities=np.zeros(4),
 )
@@ -155,7 +156,8 @@ def test_every_rise_of_past_is_a_link() -> None:
     rows = ("FF", "-F", "PF", "PR")
     shares = np.array([[CATEGORY[cell] for cell in row] for row in rows])
     texts = {"source": ("▁a", "▁b"), "target": ("▁x", "▁y", "▁z")}
-    none = {"links": np.zeros((3, 2)), "origins": np.zeros((3, 2)), "covered": np.zeros(2)}
+    none = {"links": np.zeros((3, 2)), "origins": np.zeros((3, 2))}
+    none |= {"alone": np.zeros(2), "covered": np.zeros(2)}
     account = replace(ACCOUNT, shares=shares, **texts, **none)
     found = WAYS["assignments"](account, word_spans(account.source), word_spans(account.target))
     assert found == links("0-0 0-1")
