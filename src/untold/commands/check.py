@@ -92,7 +92,6 @@ def check(
     known = Baseline() if baseline is None else read_baseline(baseline)
     translator = load_translator(model, None)
     run = CheckRun(rules, rules.shown(threshold), known, expected)
-    tally = run.check(translator, inputs, outputs)
-    print_notice(tally.summary())
+    print_notice(run.check(translator, inputs, outputs).summary())
     if run.fails:
         raise typer.Exit(FOUND)
