@@ -40,6 +40,9 @@ Alignments = Annotated[
 OmissionsFlag = Annotated[
     bool, typer.Option("--omissions", help="With alignments: measure how omissions are found.")
 ]
+Diagram = Annotated[
+    Path | None, typer.Option(help="With omissions: draw said against true, as .png or .svg.")
+]
 OverlapFlag = Annotated[
     bool, typer.Option("--overlap", help="Measure what past and future bags know instead.")
 ]
@@ -57,6 +60,7 @@ def evaluate(
     ] = None,
     alignments: Alignments = None,
     omissions: OmissionsFlag = False,
+    diagram: Diagram = None,
     overlap: OverlapFlag = False,
     out: Annotated[
         Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
@@ -74,14 +78,17 @@ def evaluate(
     from untold.report.score_table import legend_lines
 
     check_output(out)
-    say_outputs_if_stopped(out)
+    say_outputs_if_stopped(out, diagram)
     _refuse_idle_aligner(aligner, alignments, omissions)
+    _check_diagram(diagram, omissions)
     used = None if alignments is None or omissions else ("batch_tokens",)
     translator = load_translator(model, settings, used)
     texts = read_test_set(source, reference, print_notice)
     if alignments is not None or overlap or omissions:
         measure = partial(_measure_omissions, aligner) if omissions else _measure_separation
         report = measure(translator, texts, alignments)
+        if diagram is not None:
+            _draw(diagram, report)
         shown = [*report.lines(), *legend_lines(report.meanings())]
         print(json.dumps(asdict(report)) if as_json else "\n".join(shown))
         return
@@ -98,6 +105,28 @@ def _refuse_idle_aligner(aligner: Path | None, alignments: Path | None, omission
             f"--aligner {aligner} has no effect beside --alignments, unless --omissions are "
             "measured: leave out one of them"
         )
+
+
+def _check_diagram(diagram: Path | None, omissions: bool) -> None:
+    """Finds mistakes before minutes of work."""
+    if diagram is None:
+        return
+    from untold.report.reliability_figure import check_diagram
+
+    if not omissions:
+        raise UntoldError(f"--diagram {diagram} shows --omissions: give that, too")
+    check_output(diagram)
+    check_diagram(diagram)
+
+
+def _draw(diagram: Path, report: Any) -> None:
+    from untold.durable import write_file
+    from untold.report.reliability_figure import check_diagram, reliability_diagram
+
+    if report.calibration_error is None:
+        raise UntoldError("the model has no probabilities to draw: run untold calibrate first")
+    kind = check_diagram(diagram)
+    write_file(diagram, reliability_diagram(report.reliability, report.calibration_error, kind))
 
 
 def _measure_separation(
