@@ -295,3 +295,22 @@ def test_every_configuration_that_is_shipped_names_its_languages(path: Path) -> 
     assert data.target_language != unnamed.target_language
     name = path.stem
     assert f"{data.source_language}-{data.target_language}" in name or name == "demo"
+
+
+def test_a_saved_configuration_keeps_what_was_done_before_a_setting_existed() -> None:
+    """A new model gets the new default; one whose config.json lacks the key is older."""
+    values = {"model": {"separator": {"kind": "gdr"}}}
+    new = parse_config(values)
+    assert new.model.separator.token_coverage and new.train.short_spans == 0.6
+    saved = json.loads(new.model_dump_json())
+    assert parse_config_json(json.dumps(saved), "here") == new
+    del saved["model"]["separator"]["token_coverage"], saved["train"]["short_spans"]
+    old = parse_config_json(json.dumps(saved), "here")
+    assert not old.model.separator.token_coverage and old.train.short_spans == 0
+    assert not parse_config({"model": {"separator": {"preset": "paper"}}}).model.separator.coverage
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7", '{"model": 3}', "[" * 100_000])
+def test_json_that_is_no_configuration_is_refused(text: str) -> None:
+    with pytest.raises(UntoldError, match="here: "):
+        parse_config_json(text, "here")
