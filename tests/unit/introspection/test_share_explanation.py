@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
-from untold.account.evidence import SEGMENT_EVIDENCE, SOURCE_EVIDENCE, TARGET_EVIDENCE
+from untold.account.evidence import (
+    SEGMENT_EVIDENCE,
+    SHARE_EVIDENCE,
+    SOURCE_EVIDENCE,
+    TARGET_EVIDENCE,
+)
 from untold.account.judgement import judge_pair
 from untold.account.pair_account import AccountReader
 from untold.config import DataConfig
@@ -179,7 +184,8 @@ def calibrated(translator: Translator) -> Translator:
         return Regression(names, (0.0,) * len(names), (1.0,) * len(names), weights, 0.5, 0.25)
 
     words = regression(SOURCE_EVIDENCE), regression(TARGET_EVIDENCE)
-    found = Calibration(*words, *[regression(SEGMENT_EVIDENCE)] * 2, 0.5, 20, 0.0)
+    segments = [regression(SEGMENT_EVIDENCE)] * 2
+    found = Calibration(*words, *segments, regression(SHARE_EVIDENCE), 0.5, 20, 0.0)
     return Translator([replace(each, calibration=found) for each in translator.models])
 
 

@@ -196,7 +196,7 @@ def plain_counterfactual(model, cut):
 def test_counterfactual_futures_are_the_truth_after_a_gap(seed):
     model = model_of()
     torch.manual_seed(seed)
-    cut = delete_spans(BATCH, 1.0)
+    cut = delete_spans(BATCH, 1.0, TrainConfig().short_spans)
     torch.manual_seed(seed)
     found = compute_losses(model, BATCH, alone(bow_weight=0.7, counterfactual=1.0), 1)
     expected = plain_counterfactual(model, cut)
