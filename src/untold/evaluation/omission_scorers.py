@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -70,8 +70,8 @@ class PairScores:
 class OmissionScorer(ABC):
     """A way to find omissions."""
 
-    name: ClassVar[str]
-    passes: ClassVar[str]  # of the model over a pair
+    name: str
+    passes: str  # of the model over a pair
 
     @abstractmethod
     def score(self, pairs: TextPairs) -> list[PairScores]:
@@ -105,7 +105,7 @@ class EvidenceScorer(OmissionScorer):
 
     def __init__(self, accounts: ReadOnce[PairAccount], *, by_lexicon: bool) -> None:
         self.accounts, self.by_lexicon = accounts, by_lexicon
-        self.name = "lexicon" if by_lexicon else "future"  # type: ignore[misc]
+        self.name = "lexicon" if by_lexicon else "future"
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores a pair by its most suspicious word."""
@@ -125,7 +125,7 @@ class AttentionScorer(OmissionScorer):
 
     def __init__(self, scored: ReadOnce[Translation], *, by_maximum: bool) -> None:
         self.scored = scored
-        self.name = "attention maximum" if by_maximum else "attention coverage"  # type: ignore[misc]
+        self.name = "attention maximum" if by_maximum else "attention coverage"
         self.merge: Callable[..., np.ndarray] = np.max if by_maximum else np.sum
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
@@ -145,7 +145,7 @@ class SequenceScorer(OmissionScorer):
 
     def __init__(self, accounts: ReadOnce[PairAccount], *, by_end: bool) -> None:
         self.accounts, self.by_end = accounts, by_end
-        self.name = "p(EOS)" if by_end else "log-probability"  # type: ignore[misc]
+        self.name = "p(EOS)" if by_end else "log-probability"
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores minus the log-probability."""
