@@ -75,7 +75,6 @@ def evaluate(
     """
     from untold.corpus.lines import read_test_set
     from untold.evaluation.metrics import MetricOptions, score_corpus
-    from untold.report.score_table import legend_lines
 
     check_output(out)
     say_outputs_if_stopped(out, diagram)
@@ -86,11 +85,7 @@ def evaluate(
     texts = read_test_set(source, reference, print_notice)
     if alignments is not None or overlap or omissions:
         measure = partial(_measure_omissions, aligner) if omissions else _measure_separation
-        report = measure(translator, texts, alignments)
-        if diagram is not None:
-            _draw(diagram, report)
-        shown = [*report.lines(), *legend_lines(report.meanings())]
-        print(json.dumps(asdict(report)) if as_json else "\n".join(shown))
+        _print_report(measure(translator, texts, alignments), diagram, as_json)
         return
     options = MetricOptions(tokenize or translator.data.bleu_tokenize, lowercase, aligner)
     names = [name.strip() for name in metrics.split(",")]
@@ -117,6 +112,15 @@ def _check_diagram(diagram: Path | None, omissions: bool) -> None:
         raise UntoldError(f"--diagram {diagram} shows --omissions: give that, too")
     check_output(diagram)
     check_diagram(diagram)
+
+
+def _print_report(report: Any, diagram: Path | None, as_json: bool) -> None:
+    from untold.report.score_table import legend_lines
+
+    if diagram is not None:
+        _draw(diagram, report)
+    shown = [*report.lines(), *legend_lines(report.meanings())]
+    print(json.dumps(asdict(report)) if as_json else "\n".join(shown))
 
 
 def _draw(diagram: Path, report: Any) -> None:
