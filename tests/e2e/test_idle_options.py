@@ -111,6 +111,8 @@ def test_a_setting_of_decoding_that_does_nothing_is_refused(folder, arguments, e
         ("translate", "run", *idle("coverage_penalty=0.2", "coverage_source=past")),
         ("score", "run", *PAIR, *idle("batch_tokens=50")),
         ("score", "run", *PAIR, "--json", *idle("length_penalty=1")),
+        ("score", "run", *PAIR, "--json", *idle("tell_all=0.5")),
+        ("translate", "run", *idle("tell_all=0.5")),
         ("explain", "run", "--source", "ab", *idle("beam=2")),
         ("evaluate", "run", *TEST, "--metrics", "bleu,chrf", "--tokenize", "char", "--lowercase"),
     ],
@@ -127,6 +129,7 @@ def idle_values(key: str):
         {"data": {"train": {"source": "a", "target": "b"}}, "train": {"schedule": "plateau"}},
         {"train": {"validate_bleu": False, "best_by": "loss"}, "data": {"valid": VALID}},
         {"decode": {"sample": True}},
+        {"train": {"counterfactual": 0.0}, "model": {"separator": {"kind": "gdr"}}},
     ]
     for values in holders:
         yield from (with_value(values, key, value) for value in CANDIDATES)

@@ -24,7 +24,8 @@ def score(
     from untold.corpus.lines import read_parallel
     from untold.report.json_records import translation_record
 
-    penalties = ("length_penalty", "coverage_penalty", "coverage_source")  # in scores, with --json
+    # What scores contain, with --json.
+    penalties = ("length_penalty", "coverage_penalty", "coverage_source", "tell_all")
     used = ("batch_tokens", *(penalties if as_json else ()))
     translator = load_translator(model, settings, used)
     pairs = list(zip(*read_parallel(source, target), strict=True))

@@ -96,6 +96,11 @@ IDLE_RULES = (
         'model.separator.kind is "none"',
     ),
     IdleRule(
+        _keys("train", "short_spans"),
+        lambda config: config.train.counterfactual == 0,
+        "train.counterfactual is 0",
+    ),
+    IdleRule(
         _keys("decode", "temperature top_k top_p seed"),
         lambda config: not config.decode.sample,
         "only samples are drawn with it: set decode.sample = true",

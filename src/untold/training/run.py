@@ -72,6 +72,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     record = read_record(options.out)
     # These fail before anything is written.
     _check_rates(config)
+    _check_search(config)
     check_files(config.data, None if record is None else record.root)
     check_loss_names(config.train)
     reward = _reward(config)
@@ -293,6 +294,18 @@ def _check_rates(config: Config) -> None:
     if least > most:
         raise UntoldError(
             f"train.min_learning_rate = {least:g} is above train.learning_rate = {most:g}: lower it"
+        )
+
+
+def _check_search(config: Config) -> None:
+    """Refuses a search that the first validation would fail with."""
+    decode, separates = config.decode, config.model.separator.kind != "none"
+    by_past = decode.coverage_penalty > 0 and decode.coverage_source == "past"
+    if config.train.validate_bleu and not separates and (decode.tell_all or by_past):
+        name = "tell_all" if decode.tell_all else "coverage_source"
+        raise UntoldError(
+            f"decode.{name} = {getattr(decode, name)} needs a model with past and future: "
+            'set model.separator.kind = "gdr", or leave it out'
         )
 
 

@@ -250,3 +250,16 @@ def test_a_gpu_that_is_not_there_is_an_error(start, tmp_path, monkeypatch):
         start(tmp_path, train={"device": "cuda"})
     with pytest.raises(UntoldError, match="bf16"):
         start(tmp_path, train={"precision": "bf16"})
+
+
+@pytest.mark.parametrize(
+    "decode", [{"tell_all": 0.5}, {"coverage_penalty": 0.3, "coverage_source": "past"}]
+)
+def test_a_search_that_needs_past_and_future_is_refused_before_anything_is_written(
+    start, tmp_path, decode
+):
+    with pytest.raises(UntoldError, match=r"decode\.[a-z_]+ = .* needs a model with past and fut"):
+        start(tmp_path / "run", decode=decode)
+    assert not (tmp_path / "run").exists()
+    start(tmp_path / "run", decode=decode, model={"separator": {"kind": "gdr"}})
+    assert load_model(tmp_path / "run").model.past_future is not None
