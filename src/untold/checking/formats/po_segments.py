@@ -105,7 +105,8 @@ def _entry(block: _EntryLines, file: str, charset: str, polib: Any) -> Iterator[
         text = _decode(content, charset)
         if text is None or not _CONTENT.fullmatch(text):
             fault = f"bytes that are not {charset}" if text is None else "not a line of a PO file"
-            yield Damage(file, number, one_line(f"{fault} ({content[:40]!r}): mend the entry"))
+            shown = f"{content[:40]!r}" if text is None else shorten(text.strip())
+            yield Damage(file, number, one_line(f"{fault} ({shown}): mend the entry"))
             return
         lines.append((number, text.strip()))
     forms = {int(form[1] or 0): n for n, text in lines if (form := _FORM.match(text))}
