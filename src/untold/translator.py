@@ -27,7 +27,8 @@ from untold.decoding import (
 )
 from untold.errors import UntoldError
 from untold.memory_estimate import estimate_search
-from untold.models.seq2seq import NO_SIGNALS, Signals, SignalsMixin
+from untold.models.seq2seq import NO_SIGNALS, Seq2Seq, Signals, SignalsMixin
+from untold.prepared import PreparedModel, prepare
 from untold.storage.model_directory import TrainedModel, load_model
 
 __all__ = ["Translation", "Translator", "load"]
@@ -101,6 +102,7 @@ class Translator:
         self._advance = advance
         self._untold = _untold_rule(self.models, self.decode.tell_all)
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
+        self._prepared: list[PreparedModel | Seq2Seq] = []
         shapes = [each.config.model for each in models]
         self._cost = estimate_search(self.decode, shapes, self.tokenizers.sizes[1], self.device)
 
@@ -108,11 +110,11 @@ class Translator:
         """Returns a translator of the same models with other settings of DecodeConfig, checked."""
         values = {"decode": self.decode.model_dump() | settings}
         decode = parse_config(values, "decoding settings").decode
-        return Translator(self.models, decode, self._advance)
+        return self._sharing(Translator(self.models, decode, self._advance))
 
     def with_progress(self, advance: Callable[[int], object]) -> "Translator":
         """Returns a translator of the same models that tells how far it is, as __init__ says."""
-        return Translator(self.models, self.decode, advance)
+        return self._sharing(Translator(self.models, self.decode, advance))
 
     @property
     def separates(self) -> bool:
@@ -180,7 +182,7 @@ class Translator:
         for segment in segments:
             now = _join([])
             for step in beam_search(
-                self._model, self._sentences([segment], 0), self.decode, wanted, self._untold
+                self._searcher(), self._sentences([segment], 0), self.decode, wanted, self._untold
             ):
                 found = step.best() if len(step.live) else step.nbest()[0]
                 now = self._finish(found, segment.ids)
@@ -267,9 +269,10 @@ class Translator:
         start, slope = self._cost.of_sentence, self._cost.of_token
         ratio, most = self.decode.max_ratio, self.decode.max_length
         lengths = [max(n, math.ceil(start + slope * min(ratio * n, most))) for n in lengths]
+        model = self._searcher() if segments else self._model
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
-            steps = beam_search(self._model, sentences, self.decode, wanted, self._untold)
+            steps = beam_search(model, sentences, self.decode, wanted, self._untold)
             (last,) = deque(steps, maxlen=1)  # runs the search to its end
             found.update(zip(rows, last.nbest(), strict=True))
             if self._advance is not None:
@@ -280,6 +283,20 @@ class Translator:
         for row, segment in enumerate(segments):
             parts[segment.text].append(self._finish(found[row], segment.ids))
         return [own[0] if len(own) == 1 else _join(own) for own in parts]
+
+    def _searcher(self) -> Seq2Seq | PreparedModel | Ensemble:
+        """Prepares the models for the first translation, and again when weights have changed."""
+        prepared = self._prepared
+        stale = any(isinstance(each, PreparedModel) and not each.is_current for each in prepared)
+        if stale or not prepared:
+            prepared[:] = [prepare(each.model, int8=self.decode.int8) for each in self.models]
+        return prepared[0] if len(prepared) == 1 else Ensemble(prepared)
+
+    def _sharing(self, other: "Translator") -> "Translator":
+        """Lets another translator of the same models use what is prepared here."""
+        if other.decode.int8 == self.decode.int8:
+            other._prepared = self._prepared
+        return other
 
     def _wanted(self, attention: bool, assignments: bool) -> frozenset[str]:
         """Names the signals that a search must collect."""

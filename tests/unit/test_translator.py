@@ -13,6 +13,7 @@ from untold.corpus.tokenizer import train_tokenizers
 from untold.decoding import beam_search
 from untold.errors import UntoldError
 from untold.models.build import build_model_for
+from untold.prepared import PreparedModel
 from untold.storage.model_directory import TrainedModel, save_model
 from untold.translator import Translation, Translator, load
 
@@ -380,8 +381,8 @@ def test_steps_begin_with_their_prefix(translator: Translator) -> None:
 
 def test_steps_that_are_closed_run_the_model_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     trained, calls = make(), []
-    plain = trained.model.step
-    monkeypatch.setattr(trained.model, "step", lambda *a, **k: (calls.append(1), plain(*a, **k))[1])
+    plain = PreparedModel.step
+    monkeypatch.setattr(PreparedModel, "step", lambda *a, **k: (calls.append(1), plain(*a, **k))[1])
     steps = Translator([trained]).with_decoding(min_length=9).steps("the cat")
     next(steps)
     next(steps)

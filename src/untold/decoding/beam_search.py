@@ -11,34 +11,28 @@ exhaustive search.
     beam_search(...)   yields a SearchStep after every token
 """
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Float64, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig
+from untold.decoding.candidates import Candidate, best_candidates, continue_with
 from untold.decoding.constraints import Constraints
 from untold.decoding.hypotheses import BackPointers, End, FinishedHypotheses
 from untold.decoding.interface import NOT_NUMBERS, Hypothesis, Searchable, Sentences
 from untold.decoding.penalties import CoveragePenalty, Covered, length_penalty
 from untold.decoding.sampling import draw, uniforms
 from untold.decoding.telling import Telling, UntoldRule
-from untold.decoding.top_k import best_tokens
 from untold.errors import UntoldError
 from untold.models.seq2seq import Step
 
-__all__ = [
-    "Candidates",
-    "SearchStep",
-    "beam_search",
-    "best_candidates",
-    "continue_with",
-    "search",
-]
+__all__ = ["SearchStep", "beam_search", "search"]
 
 
 def search(
@@ -91,10 +85,10 @@ def beam_search(
             if step.telling is not None:
                 step = _tell(step, predicted, log_probs)
             if chances is None:
-                room = config.beam - step.finished.counts[step.live]
-                candidates = best_candidates(log_probs, step.scores, room, sentences.special.pad)
+                room = [config.beam - step.finished.counts[number] for number in step.live]
+                candidates = best_candidates(log_probs, step.scores, room)
             else:
-                tokens = draw(log_probs, chances[step.live, step.length, None], config)
+                tokens = draw(log_probs, chances[list(step.live), step.length, None], config)
                 candidates = continue_with(tokens, log_probs, step.scores)
             step, source, state = _advance(step, predicted, candidates, source)
             del predicted, log_probs  # frees the largest tensors before the model runs again
@@ -112,13 +106,14 @@ class SearchStep:
     sentences: Sentences  # all of the batch
     config: DecodeConfig
     length: int  # tokens that each growing hypothesis has
-    live: Int[Tensor, " b"]  # places in the batch of the sentences that are not done
+    live: tuple[int, ...]  # places in the batch of the b sentences that are not done
     constraints: Constraints
-    bounds: Float64[Tensor, " b"]  # the length penalty at the length limit
+    bounds: Sequence[float]  # of b: the length penalty at the length limit
     last: Int[Tensor, "b n"]
-    scores: Float64[Tensor, "b n"]  # log-probabilities so far, best first
+    scores: Sequence[Sequence[float]]  # of b, n each: log-probabilities so far, best first
     covered: Covered | None  # with a coverage penalty
     telling: Telling | None  # with config.tell_all
+    history: Int[Tensor, "b n t"] | None  # all tokens, with config.no_repeat_ngram
     pointers: BackPointers
     finished: FinishedHypotheses
 
@@ -130,9 +125,9 @@ class SearchStep:
         """
         options = [kept[:1] for kept in self.finished.kept]
         penalty = length_penalty(float(self.length), self.config.length_penalty)
-        totals, width = self.scores[:, 0].tolist(), self.last.shape[1]
-        for position, number in enumerate(self.live.tolist()):
-            total = totals[position]
+        width = self.last.shape[1]
+        for position, number in enumerate(self.live):
+            total = self.scores[position][0]
             growing = End(total / penalty, total, self.length, position * width)
             options[number] = (*options[number], growing)
         return [hypotheses[0] for hypotheses in self._build(options, best_only=True)]
@@ -146,10 +141,11 @@ class SearchStep:
         return replace(
             self,
             length=self.length + 1,
-            live=self.live[:0],
-            bounds=self.bounds[:0],
+            live=(),
+            bounds=(),
             last=self.last[:0],
-            scores=self.scores[:0],
+            scores=(),
+            history=None,
             finished=finished,
         )
 
@@ -174,74 +170,6 @@ class SearchStep:
         return [[next(found) for _ in group] for group in groups]
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Holds continuations of each sentence's beams, best first; a score of -inf is no candidate."""
-
-    scores: Float64[Tensor, "b m"]  # log-probability of the whole hypothesis
-    log_probs: Float[Tensor, "b m"]  # log-probability of its last token
-    beams: Int[Tensor, "b m"]  # which hypothesis it continues
-    tokens: Int[Tensor, "b m"]  # padding where it is no candidate
-
-    def select(self, rows: Int[Tensor, " r"]) -> "Candidates":
-        """Keeps the sentences at sorted `rows`, without columns that are empty for all."""
-        everyone = len(rows) == len(self.scores)
-        scores = self.scores if everyone else self.scores[rows]
-        width = int((scores > -torch.inf).any(0).sum())
-        if everyone and width == scores.shape[1]:
-            return self
-        return Candidates(
-            scores[:, :width],
-            self.log_probs[rows, :width],
-            self.beams[rows, :width],
-            self.tokens[rows, :width],
-        )
-
-    def without(self, gone: Bool[Tensor, "b m"], pad: int) -> "Candidates":
-        """Removes those that are `gone`; the others keep their order and come first."""
-        scores = self.scores.masked_fill(gone, -torch.inf)
-        order = (scores == -torch.inf).byte().sort(dim=1, stable=True).indices
-        return Candidates(
-            scores.gather(1, order),
-            self.log_probs.gather(1, order),
-            self.beams.gather(1, order),
-            self.tokens.masked_fill(gone, pad).gather(1, order),
-        )
-
-
-def best_candidates(
-    log_probs: Float[Tensor, "b n v"],
-    scores: Float64[Tensor, "b n"],
-    room: Int[Tensor, " b"],
-    pad: int,
-) -> Candidates:
-    """Finds the best continuations of all beams, as many as each sentence has `room` for.
-
-    Ties go to the lower beam, then to the lower token id.
-    """
-    most = int(room.max())
-    values, tokens = best_tokens(log_probs, most)
-    totals = (scores[..., None] + values).flatten(1)
-    totals, order = totals.sort(dim=1, descending=True, stable=True)
-    totals, order = totals[:, :most], order[:, :most]
-    beyond = torch.arange(totals.shape[1], device=room.device) >= room[:, None]
-    totals = totals.masked_fill(beyond, -torch.inf)
-    return Candidates(
-        totals,
-        values.flatten(1).gather(1, order),
-        order // values.shape[-1],
-        tokens.flatten(1).gather(1, order).masked_fill(totals == -torch.inf, pad),
-    )
-
-
-def continue_with(
-    tokens: Int[Tensor, "b 1"], log_probs: Float[Tensor, "b 1 v"], scores: Float64[Tensor, "b 1"]
-) -> Candidates:
-    """Continues each sentence's only hypothesis with a given token."""
-    values = log_probs.gather(-1, tokens[..., None]).squeeze(-1)
-    return Candidates(scores + values, values, torch.zeros_like(tokens), tokens)
-
-
 def _start(sentences: Sentences, config: DecodeConfig, untold: UntoldRule | None) -> SearchStep:
     """Begins one empty hypothesis of each sentence."""
     ids, device, covered = sentences.source_ids, sentences.source_ids.device, None
@@ -251,21 +179,23 @@ def _start(sentences: Sentences, config: DecodeConfig, untold: UntoldRule | None
     coverage = CoveragePenalty.of(config) if config.coverage_penalty else None
     if coverage is not None:
         covered = Covered.nothing(coverage, sentences.words(), 1)
+    bounds = length_penalty(constraints.limits.double(), config.length_penalty)
     last = torch.full((len(ids), 1), sentences.special.bos, device=device)
     kept = 1 if config.sample else config.nbest
     return SearchStep(
         sentences=sentences,
         config=config,
         length=0,
-        live=torch.arange(len(ids), device=device),
+        live=tuple(range(len(ids))),
         constraints=constraints,
-        bounds=length_penalty(constraints.limits.double(), config.length_penalty),
+        bounds=bounds.tolist(),
         last=last,
-        scores=torch.zeros(last.shape, dtype=torch.float64, device=device),
+        scores=[(0.0,)] * len(ids),
         covered=covered,
         telling=Telling(untold, sentences.words()) if config.tell_all and untold else None,
-        pointers=BackPointers(last.flatten()),
-        finished=FinishedHypotheses.none(len(ids), kept, device),
+        history=last[..., None][..., :0] if config.no_repeat_ngram else None,
+        pointers=BackPointers([sentences.special.bos] * len(ids)),
+        finished=FinishedHypotheses.none(len(ids), kept),
     )
 
 
@@ -275,14 +205,10 @@ def _allowed(logits: Float[Tensor, "b n v"], step: SearchStep) -> Float[Tensor, 
     # In place, for memory's sake; and measured faster than logsumexp, which takes more passes.
     torch.log_softmax(log_probs, -1, out=log_probs)
     # One NaN or +inf, or nothing but -inf, among the logits makes NaN of a whole row.
-    bad = log_probs[..., 0].isnan() & (step.scores > -torch.inf)
-    if bool(bad.any()):
-        number = int(step.live[bad.any(1)][0])
-        raise UntoldError(f"{step.sentences.name(number)}: {NOT_NUMBERS}")
-    history = None
-    if step.config.no_repeat_ngram:
-        history = step.pointers.history().view(*step.last.shape, -1)
-    step.constraints.apply(log_probs, step.length, history)
+    for number, row, scores in zip(step.live, log_probs[..., 0].tolist(), step.scores, strict=True):
+        if any(x != x and score > -math.inf for x, score in zip(row, scores, strict=True)):
+            raise UntoldError(f"{step.sentences.name(number)}: {NOT_NUMBERS}")
+    step.constraints.apply(log_probs, step.length, step.history)
     return log_probs
 
 
@@ -296,71 +222,95 @@ def _tell(step: SearchStep, predicted: Step, log_probs: Float[Tensor, "b n v"]) 
 
 
 def _advance(
-    step: SearchStep, predicted: Step, candidates: Candidates, source: Any
+    step: SearchStep, predicted: Step, candidates: list[list[Candidate]], source: Any
 ) -> tuple[SearchStep, Any, Any]:
     """Puts finished candidates aside, drops sentences that are done and grows the others.
 
     Returns the new step, and the source and decoder state of its hypotheses.
     """
-    special, finished, covered = step.sentences.special, step.finished, step.covered
+    eos, finished, covered = step.sentences.special.eos, step.finished, step.covered
     if covered is not None:
         covered = covered.after(predicted.signals)
-    ending = candidates.tokens == special.eos
-    if bool(ending.any()):
-        finished = finished.add(_ends(step, candidates, ending, covered))
-        candidates = candidates.without(ending, special.pad)
-    reachable = candidates.scores[:, 0] / step.bounds
-    still = (reachable > finished.worst[step.live]).nonzero().flatten()
-    if not len(still):
+    if any(each.token == eos for own in candidates for each in own):
+        finished = finished.add(_ends(step, candidates, covered))
+        candidates = [[each for each in own if each.token != eos] for own in candidates]
+    still = [
+        position
+        for position, (own, bound) in enumerate(zip(candidates, step.bounds, strict=True))
+        if own and own[0].score / bound > finished.worst[step.live[position]]
+    ]
+    if not still:
         return step.ended(finished), source, predicted.state
-    candidates = candidates.select(still)
-    rows = (still[:, None] * step.last.shape[1] + candidates.beams).flatten()
-    step.pointers.append(rows, candidates.tokens.flatten(), candidates.log_probs.flatten())
-    all_stay, count = len(still) == len(step.live), step.last.numel()
-    in_place = len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device))
+    kept = [(position, candidates[position]) for position in still]
+    step = replace(step, covered=covered, finished=finished)
+    return _grow(step, kept, source, predicted.state)
+
+
+def _grow(
+    step: SearchStep, kept: list[tuple[int, list[Candidate]]], source: Any, state: Any
+) -> tuple[SearchStep, Any, Any]:
+    """Adds one token to the hypotheses of the sentences that go on, given by position."""
+    device, beams = step.last.device, step.last.shape[1]
+    width = max(len(own) for _, own in kept)
+    nothing = Candidate(-math.inf, 0, step.sentences.special.pad, -math.inf)
+    padded = [own + [nothing] * (width - len(own)) for _, own in kept]
+    flat = [each for own in padded for each in own]
+    rows = [p * beams + each.beam for (p, _), own in zip(kept, padded, strict=True) for each in own]
+    tokens = [each.token for each in flat]
+    step.pointers.append(rows, tokens, [each.log_prob for each in flat])
+    last = torch.tensor(tokens, device=device).view(len(kept), width)
+    history, covered, telling = step.history, step.covered, step.telling
+    if rows != list(range(step.last.numel())):
+        state = state.select(torch.tensor(rows, device=device))
+    live, constraints, bounds = step.live, step.constraints, step.bounds
+    if len(kept) < len(live):
+        still = torch.tensor([position for position, _ in kept], device=device)
+        constraints, source = constraints.select(still), source.select(still)
+        telling = None if telling is None else telling.select(still)
+        live, bounds = tuple(live[p] for p, _ in kept), [bounds[p] for p, _ in kept]
+    if history is not None:
+        before = history.flatten(0, 1)[rows].view(len(kept), width, -1)
+        history = torch.cat([before, last[..., None]], dim=-1)
+    if covered is not None:
+        covered = covered.select([position for position, _ in kept], rows)
     grown = SearchStep(
         sentences=step.sentences,
         config=step.config,
         length=step.length + 1,
-        live=step.live if all_stay else step.live[still],
-        constraints=step.constraints if all_stay else step.constraints.select(still),
-        bounds=step.bounds if all_stay else step.bounds[still],
-        last=candidates.tokens,
-        scores=candidates.scores,
-        covered=None if covered is None else covered.select(still, rows),
-        telling=None if step.telling is None else step.telling.select(still),
+        live=live,
+        constraints=constraints,
+        bounds=bounds,
+        last=last,
+        scores=[[each.score for each in own] for own in padded],
+        covered=covered,
+        telling=telling,
+        history=history,
         pointers=step.pointers,
-        finished=finished,
+        finished=step.finished,
     )
-    state = predicted.state if in_place else predicted.state.select(rows)
-    return grown, source if all_stay else source.select(still), state
+    return grown, source, state
 
 
 def _ends(
-    step: SearchStep,
-    candidates: Candidates,
-    ending: Bool[Tensor, "b m"],
-    covered: Covered | None,
+    step: SearchStep, candidates: list[list[Candidate]], covered: Covered | None
 ) -> Iterator[tuple[int, End]]:
     """Scores the candidates that end and yields them as (sentence, End)."""
-    length = step.length
-    scores = candidates.scores / length_penalty(float(length + 1), step.config.length_penalty)
+    length, (b, beams) = step.length, step.last.shape
+    penalty = length_penalty(float(length + 1), step.config.length_penalty)
+    uncovered, lost = None, None
     if covered is not None:
-        scores = scores + covered.penalties(candidates.beams)
-    ending = ending & (scores > -torch.inf)
-    positions = ending.nonzero()[:, 0]
-    lost = torch.zeros_like(scores)
+        everyone = torch.arange(beams, device=step.last.device).expand(b, -1)
+        uncovered = covered.penalties(everyone).tolist()
     if step.telling is not None and step.telling.lost is not None:
-        lost = step.telling.lost.gather(1, candidates.beams)
-    columns = (
-        step.live[positions],
-        scores[ending],
-        (candidates.scores - lost)[ending],
-        positions * step.last.shape[1] + candidates.beams[ending],
-        (candidates.log_probs - lost)[ending],
-        step.constraints.limits[positions] > length + 1,
-    )
-    for number, score, total, row, eos, by_itself in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
-        yield number, End(score, total, length, row, eos, by_itself)
+        lost = step.telling.lost.tolist()
+    limits = step.constraints.limits.tolist()
+    for position, (number, own) in enumerate(zip(step.live, candidates, strict=True)):
+        for each in own:
+            if each.token != step.sentences.special.eos:
+                continue
+            score = each.score / penalty + (uncovered[position][each.beam] if uncovered else 0.0)
+            charged = lost[position][each.beam] if lost else 0.0
+            total, eos = each.score - charged, each.log_prob - charged
+            row = position * beams + each.beam
+            if score > -math.inf:
+                yield number, End(score, total, length, row, eos, limits[position] > length + 1)

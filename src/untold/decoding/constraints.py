@@ -4,7 +4,9 @@ A forbidden token gets -inf and the others keep what the model gave them. Nothin
 again, so a score remains the probability of the translation under the model alone.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -114,10 +116,10 @@ def length_limits(sentences: Sentences, config: DecodeConfig) -> Int[Tensor, " b
     return limits
 
 
-def forbid(log_probs: Float[Tensor, "b n v"], tokens: tuple[int, ...]) -> None:
+def forbid(log_probs: Float[Tensor, "b n v"], tokens: Iterable[int]) -> None:
     """Forbids these tokens everywhere."""
-    for token in tokens:  # one strided fill each: indexing with a list would copy
-        log_probs[..., token] = -torch.inf
+    for first, count in _runs(tuple(tokens)):  # indexing with a list would copy
+        log_probs.narrow(-1, first, count).fill_(-torch.inf)
 
 
 def forbid_repeats(
@@ -154,6 +156,19 @@ def force(
     rows = (tokens != FREE).nonzero().squeeze(1)
     log_probs[rows] = -torch.inf
     log_probs[rows, :, tokens[rows]] = kept[rows, :, 0]
+
+
+@lru_cache(maxsize=64)
+def _runs(tokens: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Joins neighbouring ids to (first, count)."""
+    found: list[tuple[int, int]] = []
+    for token in sorted(set(tokens)):
+        first, count = found[-1] if found else (-1, 0)
+        if first + count == token and count:
+            found[-1] = (first, count + 1)
+        else:
+            found.append((token, 1))
+    return found
 
 
 def _read(log_probs: Float[Tensor, "b n v"], tokens: Int[Tensor, " b"]) -> Float[Tensor, "b n 1"]:

@@ -5,12 +5,13 @@ step s continues row parents[r] of step s-1, also when sentences have left the b
 walk back over the steps recovers any number of hypotheses at once.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Float64, Int
+from jaxtyping import Bool
 from torch import Tensor
 
 from untold.decoding.interface import Hypothesis
@@ -30,23 +31,27 @@ class End(NamedTuple):
     by_itself: bool = False  # the model chose EOS, below the length limit
 
 
-@dataclass(frozen=True)
-class Paths:
-    """Holds hypotheses f from their first token on; values beyond the end of one mean nothing."""
+class Paths(NamedTuple):
+    """Holds hypotheses f from their first token on."""
 
-    tokens: Int[Tensor, "f t"]
-    log_probs: Float[Tensor, "f t"]
-    signals: Signals[Tensor]  # (f, s, ...): what the model showed at each step
+    tokens: list[list[int]]
+    log_probs: list[list[float]]
+    signals: Signals[
+        Tensor
+    ]  # (f, s, ...) at each step s; beyond the end of a path they mean nothing
 
 
 class BackPointers:
-    """Records for every step where its rows come from and which tokens they add."""
+    """Records for every step where its rows come from and which tokens they add.
 
-    def __init__(self, start: Int[Tensor, " r"]) -> None:
+    They are plain numbers: a step has few rows, and a tensor operation costs more than they do.
+    """
+
+    def __init__(self, start: Sequence[int]) -> None:
         """Begins with the tokens that the first step reads: BOS for every row."""
-        self._parents = [torch.zeros_like(start)]
-        self._tokens = [start]
-        self._log_probs = [torch.zeros(start.shape, device=start.device)]
+        self._parents: list[Sequence[int]] = [[0] * len(start)]
+        self._tokens: list[Sequence[int]] = [start]
+        self._log_probs: list[Sequence[float]] = [[0.0] * len(start)]
         self._signals: list[Signals[Tensor]] = []
 
     def show(self, signals: Signals[Tensor]) -> None:
@@ -54,47 +59,35 @@ class BackPointers:
         self._signals.append(signals)
 
     def append(
-        self,
-        parents: Int[Tensor, " r"],
-        tokens: Int[Tensor, " r"],
-        log_probs: Float[Tensor, " r"],
+        self, parents: Sequence[int], tokens: Sequence[int], log_probs: Sequence[float]
     ) -> None:
         """Adds the rows of the next step: which row each continues, and its token."""
         self._parents.append(parents)
         self._tokens.append(tokens)
         self._log_probs.append(log_probs)
 
-    def follow(self, steps: Int[Tensor, " f"], rows: Int[Tensor, " f"]) -> Paths:
-        """Recovers the paths that end at `rows`, each at its own step."""
-        at = self._ancestry(steps, rows)
-        signals = NO_SIGNALS
-        if self._signals:
-            signals = Signals.combine(self._signals, lambda values: _along(values, at))
-        return Paths(_along(self._tokens, at)[:, 1:], _along(self._log_probs, at)[:, 1:], signals)
-
-    def history(self) -> Int[Tensor, "r t"]:
-        """Recovers the tokens of all current rows."""
-        rows = torch.arange(len(self._tokens[-1]), device=self._tokens[-1].device)
-        at = self._ancestry(torch.full_like(rows, len(self._tokens) - 1), rows)
-        return _along(self._tokens, at)[:, 1:]
+    def follow(self, ends: Sequence[tuple[int, int]]) -> Paths:
+        """Recovers the paths that end at these (step, row)."""
+        places = [self._places(step, row) for step, row in ends]
+        tokens = [[self._tokens[step][row] for step, row in path[1:]] for path in places]
+        log_probs = [[self._log_probs[step][row] for step, row in path[1:]] for path in places]
+        return Paths(tokens, log_probs, self._seen(places) if self._signals else NO_SIGNALS)
 
     def hypotheses(
         self, ends: Iterable[tuple[int, End]], source_mask: Bool[Tensor, "b i"]
     ) -> list[Hypothesis]:
         """Builds the hypotheses of these (sentence, end) pairs."""
         pairs = list(ends)
-        places = torch.tensor([(end.step, end.row) for _, end in pairs], device=source_mask.device)
-        paths, found = self.follow(places[:, 0], places[:, 1]), []
-        all_tokens, all_log_probs = paths.tokens.tolist(), paths.log_probs.tolist()
+        paths, found = self.follow([(end.step, end.row) for _, end in pairs]), []
         for path, (number, end) in enumerate(pairs):
-            log_probs, signals = all_log_probs[path][: end.step], paths.signals
+            log_probs, signals = paths.log_probs[path], paths.signals
             if end.eos_log_probability is not None:
                 log_probs.append(end.eos_log_probability)
             if self._signals:
                 signals = _cut(signals, path, len(log_probs), source_mask[number])
             found.append(
                 Hypothesis(
-                    tokens=tuple(all_tokens[path][: end.step]),
+                    tokens=tuple(paths.tokens[path]),
                     score=end.score,
                     log_probability=end.log_probability,
                     token_log_probabilities=tuple(log_probs),
@@ -105,14 +98,20 @@ class BackPointers:
             )
         return found
 
-    def _ancestry(self, steps: Int[Tensor, " f"], rows: Int[Tensor, " f"]) -> Int[Tensor, "s f"]:
-        """Finds the row of every path at every step; row 0 stands for a path not yet joined."""
-        at, here = [], torch.zeros_like(rows)
-        for step in range(int(steps.max()), -1, -1):
-            here = torch.where(steps == step, rows, here)
-            at.append(here)
-            here = self._parents[step][here]
-        return torch.stack(at[::-1])
+    def _places(self, step: int, row: int) -> list[tuple[int, int]]:
+        """Finds the (step, row) of a path at every step, from the first on."""
+        found = []
+        for number in range(step, -1, -1):
+            found.append((number, row))
+            row = self._parents[number][row]
+        return found[::-1]
+
+    def _seen(self, places: list[list[tuple[int, int]]]) -> Signals[Tensor]:
+        """Gathers the signals (f, s, ...) that the paths met; row 0 fills the ends."""
+        steps = max(map(len, places))
+        rows = [[row for _, row in path] + [0] * (steps - len(path)) for path in places]
+        at = torch.tensor(rows).T
+        return Signals.combine(self._signals, lambda values: _along(values, at))
 
 
 @dataclass(frozen=True)
@@ -121,36 +120,30 @@ class FinishedHypotheses:
 
     size: int
     kept: tuple[tuple[End, ...], ...]  # for each sentence, best first
-    counts: Int[Tensor, " b"]  # hypotheses that have finished, kept or not
-    worst: Float64[Tensor, " b"]  # the score to beat: -inf while places are empty
+    counts: tuple[int, ...]  # hypotheses that have finished, kept or not
+    worst: tuple[float, ...]  # the score to beat: -inf while places are empty
 
     @classmethod
-    def none(cls, sentences: int, size: int, device: torch.device) -> "FinishedHypotheses":
+    def none(cls, sentences: int, size: int) -> "FinishedHypotheses":
         """Starts with nothing finished."""
-        counts = torch.zeros(sentences, dtype=torch.long, device=device)
-        worst = torch.full((sentences,), -torch.inf, dtype=torch.float64, device=device)
-        return cls(size, ((),) * sentences, counts, worst)
+        return cls(size, ((),) * sentences, (0,) * sentences, (-math.inf,) * sentences)
 
     def add(self, ends: Iterable[tuple[int, End]]) -> "FinishedHypotheses":
         """Adds (sentence, end) pairs."""
-        kept, counts = list(self.kept), self.counts.tolist()
+        kept, counts, worst = list(self.kept), list(self.counts), list(self.worst)
         for number, end in ends:
             best = sorted((*kept[number], end), key=lambda each: -each.score)
             kept[number] = tuple(best[: self.size])
             counts[number] += 1
-        worst = [ends[-1].score if len(ends) == self.size else -torch.inf for ends in kept]
-        device = self.counts.device
-        return FinishedHypotheses(
-            self.size,
-            tuple(kept),
-            torch.tensor(counts, device=device),
-            torch.tensor(worst, dtype=torch.float64, device=device),
-        )
+            if len(kept[number]) == self.size:
+                worst[number] = kept[number][-1].score
+        return FinishedHypotheses(self.size, tuple(kept), tuple(counts), tuple(worst))
 
 
-def _along(series: Sequence[Tensor], at: Int[Tensor, "s f"]) -> Tensor:
+def _along(series: Sequence[Tensor], at: Tensor) -> Tensor:
     """Gathers the values (f, s, ...) that each path met."""
-    return torch.stack([values[rows] for values, rows in zip(series, at, strict=False)], dim=1)
+    pairs = zip(series, at.to(series[0].device), strict=False)
+    return torch.stack([values[rows] for values, rows in pairs], dim=1)
 
 
 def _cut(

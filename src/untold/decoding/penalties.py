@@ -100,7 +100,7 @@ class Covered:
             amounts = self.amounts + amounts
         return replace(self, amounts=amounts)
 
-    def select(self, live: Int[Tensor, " s"], rows: Int[Tensor, " r"]) -> "Covered":
+    def select(self, live: list[int], rows: list[int]) -> "Covered":
         """Keeps the sentences `live`, with the hypotheses at `rows` of the flattened (b n)."""
         kept = self.amounts.flatten(0, 1)[rows]
         return Covered(self.rule, self.words[live], kept.view(len(live), -1, kept.shape[-1]))

@@ -1,10 +1,12 @@
 """The best tokens of each row of log-probabilities. Of equal ones the lower ids are better."""
 
+from functools import lru_cache
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["COLUMN", "best_tokens"]
+__all__ = ["COLUMN", "best_tokens", "top"]
 
 COLUMN = 16  # measured: the height at which a large vocabulary is searched fastest
 
@@ -14,7 +16,7 @@ def best_tokens(
 ) -> tuple[Float[Tensor, "b n k"], Int[Tensor, "b n k"]]:
     """Finds the best tokens of each row and sorts them by id."""
     count = min(count, log_probs.shape[-1])
-    values, tokens = _top(log_probs, min(count + 1, log_probs.shape[-1]))
+    values, tokens = top(log_probs, min(count + 1, log_probs.shape[-1]))
     if values.shape[-1] > count:
         last, next_best = values[..., count - 1], values[..., count]
         tied = (last == next_best) & (last > -torch.inf)
@@ -27,22 +29,30 @@ def best_tokens(
     return log_probs.gather(-1, tokens), tokens
 
 
-def _top(
-    log_probs: Float[Tensor, "b n v"], count: int
-) -> tuple[Float[Tensor, "b n k"], Int[Tensor, "b n k"]]:
+def top(
+    log_probs: Float[Tensor, "*b v"], count: int
+) -> tuple[Float[Tensor, "*b k"], Int[Tensor, "*b k"]]:
     """Computes topk in less time: the best `count` lie in the columns with the best maxima.
 
     The vocabulary is written as rows of `width` ids under each other; the ids that are left over
     are added at the end. Maxima over columns run at the speed of memory, which topk does not.
     """
-    width = log_probs.shape[-1] // COLUMN
+    size = log_probs.shape[-1]
+    width = size // COLUMN
     if width < COLUMN * count:
         return log_probs.topk(count)
     table = log_probs[..., : COLUMN * width].unflatten(-1, (COLUMN, width))
     columns = table.amax(-2).topk(count, sorted=False).indices
-    starts = torch.arange(0, COLUMN * width, width, device=log_probs.device)
-    rest = torch.arange(COLUMN * width, log_probs.shape[-1], device=log_probs.device)
-    tokens = (columns[..., None] + starts).flatten(-2)
-    tokens = torch.cat([tokens, rest.expand(*tokens.shape[:-1], -1)], dim=-1)
+    tokens = (columns[..., None] + _starts(size, log_probs.device)).flatten(-2)
+    if size > COLUMN * width:
+        rest = torch.arange(COLUMN * width, size, device=log_probs.device)
+        tokens = torch.cat([tokens, rest.expand(*tokens.shape[:-1], -1)], dim=-1)
     values, places = log_probs.gather(-1, tokens).topk(count)
     return values, tokens.gather(-1, places)
+
+
+@lru_cache(maxsize=16)
+def _starts(size: int, device: torch.device) -> Int[Tensor, " c"]:
+    """Returns the first id of each row of the table."""
+    width = size // COLUMN
+    return torch.arange(0, COLUMN * width, width, device=device)

@@ -6,7 +6,7 @@ a cache. Both return their predictions together with one `Signals` value.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ __all__ = [
     "NO_SIGNALS",
     "CoveringState",
     "Outputs",
+    "ReadStep",
     "Seq2Seq",
     "Signals",
     "SignalsMixin",
@@ -139,6 +140,15 @@ class Step(SignalsMixin[Tensor]):
     logits: Float[Tensor, "b n v"]
     state: DecoderState
     signals: Signals[Tensor] = NO_SIGNALS
+
+
+class ReadStep(NamedTuple):
+    """Holds what a step knows before the output layer."""
+
+    holistic: Float[Tensor, "b n o"]
+    copied: Copied | None
+    signals: Signals[Tensor]
+    covered: Float[Tensor, "r i"] | None
 
 
 @dataclass(frozen=True)
@@ -260,18 +270,38 @@ class Seq2Seq(nn.Module):
         """Scores the next token of every hypothesis after reading its token `last`."""
         covered, begins = None, False
         if isinstance(state, CoveringState):
-            covered, begins = state.covered.view(*last.shape, -1), state.begins
+            covered, begins = state.covered, state.begins
             state = state.backbone
         decoded, state = self.backbone.step(source, last, state, attention=attention)
-        separated = None
+        read = self.read_step(source, last, decoded, covered, begins=begins)
+        if read.covered is not None:
+            state = CoveringState(state, read.covered)
+        logits = self.logits(read.holistic)
+        return Step(logits if read.copied is None else read.copied.mix(logits), state, read.signals)
+
+    def read_step(
+        self,
+        source: Source,
+        last: Int[Tensor, "b n"],
+        decoded: Decoded,
+        covered: Float[Tensor, "r i"] | None,
+        *,
+        begins: bool,
+    ) -> "ReadStep":
+        """Joins past and future, and copying, to what the backbone decoded in one step.
+
+        `begins`: the token that was read is BOS; then `covered` may be None, as if it were zero.
+        """
+        separated, now = None, None
         if self.past_future is not None:
+            if covered is None and self.past_future.coverage is not None:
+                covered = source.states.new_zeros(last.numel(), source.mask.shape[1])
+            before = None if covered is None else covered.view(*last.shape, -1)
             read = self._reading(last, decoded.states, begins=begins)
-            separated = self.past_future.separate(source, read, covered)
+            separated = self.past_future.separate(source, read, before)
             if separated.covered is not None:
-                state = CoveringState(state, separated.covered.flatten(0, 1))
-        holistic, copied, signals = self._read_out(source, decoded, separated)
-        logits = self.logits(holistic)
-        return Step(logits if copied is None else copied.mix(logits), state, signals)
+                now = separated.covered.flatten(0, 1)
+        return ReadStep(*self._read_out(source, decoded, separated), now)
 
     def _reading(
         self, ids: Int[Tensor, "b t"], states: Float[Tensor, "b t d"], *, begins: bool

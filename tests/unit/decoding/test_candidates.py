@@ -1,47 +1,64 @@
+import math
+
+import pytest
 import torch
 
-from toys import PAD
-from untold.decoding.beam_search import best_candidates
+from untold.decoding.candidates import best_candidates, continue_with, rank_alone, rank_many
 
 
 def candidates(log_probs, scores, room):
-    scores = torch.tensor(scores, dtype=torch.float64)
-    return best_candidates(torch.tensor(log_probs), scores, torch.tensor(room), PAD)
+    return best_candidates(torch.tensor(log_probs), scores, room)
 
 
 def test_best_candidates_rank_whole_hypotheses_and_ties_take_the_lower_beam():
-    found = candidates([[[-4.0, -3.0, -2.0, -1.0], [-1.0, -2.0, -3.0, -4.0]]], [[-1.0, -2.0]], [4])
-    assert found.scores[0].tolist() == [-2.0, -3.0, -3.0, -4.0]
-    assert found.tokens[0].tolist() == [3, 2, 0, 1]
-    assert found.beams[0].tolist() == [0, 0, 1, 0]
-    assert found.log_probs[0].tolist() == [-1.0, -2.0, -1.0, -3.0]
+    rows = [[-4.0, -3.0, -2.0, -1.0], [-1.0, -2.0, -3.0, -4.0]]
+    (found,) = candidates([rows], [[-1.0, -2.0]], [4])
+    assert [each.score for each in found] == [-2.0, -3.0, -3.0, -4.0]
+    assert [each.token for each in found] == [3, 2, 0, 1]
+    assert [each.beam for each in found] == [0, 0, 1, 0]
+    assert [each.log_prob for each in found] == [-1.0, -2.0, -1.0, -3.0]
 
 
 def test_each_sentence_has_its_own_room():
     rows = [[-1.0, -2.0, -3.0]]
     found = candidates([rows, rows, rows], [[0.0]] * 3, [1, 2, 0])
-    assert found.tokens.tolist() == [[0, PAD], [0, 1], [PAD, PAD]]
-    assert found.scores.tolist() == [[-1.0, -torch.inf], [-1.0, -2.0], [-torch.inf, -torch.inf]]
+    assert [[each.token for each in own] for own in found] == [[0], [0, 1], []]
 
 
-def test_what_is_impossible_is_padding():
+def test_what_is_impossible_is_no_candidate():
     log_probs = torch.full((1, 2, 7), -torch.inf)
     log_probs[0, 0, 5] = -1.0
     log_probs[0, 1, 6] = -1.0
-    found = candidates(log_probs.tolist(), [[-2.0, -torch.inf]], [3])
-    assert found.tokens[0].tolist() == [5, PAD, PAD]
-    assert found.scores[0].tolist() == [-3.0, -torch.inf, -torch.inf]
+    (found,) = candidates(log_probs.tolist(), [[-2.0, -torch.inf]], [3])
+    assert [(each.token, each.score) for each in found] == [(5, -3.0)]
 
 
 def test_few_tokens_are_few_candidates():
-    found = candidates([[[-1.0, -1.0, -1.0]]], [[0.0]], [8])
-    assert found.tokens[0].tolist() == [0, 1, 2]
+    (found,) = candidates([[[-1.0, -1.0, -1.0]]], [[0.0]], [8])
+    assert [each.token for each in found] == [0, 1, 2]
 
 
-def test_what_goes_on_moves_up_and_empty_columns_go():
-    found = candidates([[[-1.0, -2.0, -3.0]]] * 2, [[0.0]] * 2, [3, 3])
-    left = found.without(torch.tensor([[True, False, False], [False, True, True]]), PAD)
-    assert left.tokens.tolist() == [[1, 2, PAD], [0, PAD, PAD]]
-    assert left.scores.tolist() == [[-2.0, -3.0, -torch.inf], [-1.0, *[-torch.inf] * 2]]
-    assert left.select(torch.tensor([0, 1])).tokens.tolist() == [[1, 2], [0, PAD]]
-    assert left.select(torch.tensor([1])).tokens.tolist() == [[0]]
+@pytest.mark.parametrize("steps", [4, 1000])
+@pytest.mark.parametrize("room", [1, 3, 5])
+def test_a_sentence_alone_is_ranked_as_among_others(steps, room):
+    """With few different values there are many ties; they are settled in the same way."""
+    generator = torch.Generator().manual_seed(steps + room)
+    alone_decided = 0
+    for _ in range(50):
+        log_probs = -torch.randint(0, steps, (1, 3, 700), generator=generator) / 8.0
+        scores = [[0.0, -0.125, -math.inf]]
+        (among,) = rank_many(log_probs, scores, [room])
+        alone = rank_alone(log_probs[0], scores[0], room)
+        assert best_candidates(log_probs, scores, [room]) == [among]
+        assert alone is None or alone == among
+        alone_decided += alone is not None
+    assert alone_decided == 0 if steps == 4 else alone_decided > 10
+
+
+def test_a_drawn_token_continues_the_only_hypothesis():
+    log_probs = torch.tensor([[[-1.0, -2.0]], [[-3.0, -4.0]]])
+    found = continue_with(torch.tensor([[1], [0]]), log_probs, [[-0.5], [0.0]])
+    assert [[tuple(each) for each in own] for own in found] == [
+        [(-2.5, 0, 1, -2.0)],
+        [(-3.0, 0, 0, -3.0)],
+    ]

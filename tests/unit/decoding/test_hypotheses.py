@@ -5,42 +5,31 @@ from untold.decoding.hypotheses import BackPointers, End, FinishedHypotheses
 from untold.models.seq2seq import NO_SIGNALS, Signals
 
 
-def ids(*values):
-    return torch.tensor(values)
-
-
 def small_search():
     """Two rows become three, which swap and leave."""
-    pointers = BackPointers(ids(BOS, BOS))
+    pointers = BackPointers([BOS, BOS])
     pointers.show(Signals(copying=torch.tensor([[0.0, 0.1], [1.0, 1.1]])))
-    pointers.append(ids(1, 0, 1), ids(5, 6, 7), torch.tensor([-0.1, -0.2, -0.3]))
+    pointers.append([1, 0, 1], [5, 6, 7], [-0.1, -0.2, -0.3])
     pointers.show(Signals(copying=torch.tensor([[2.0, 2.1], [3.0, 3.1], [4.0, 4.1]])))
-    pointers.append(ids(2, 0), ids(8, 9), torch.tensor([-0.4, -0.5]))
+    pointers.append([2, 0], [8, 9], [-0.4, -0.5])
     pointers.show(Signals(copying=torch.tensor([[5.0, 5.1], [6.0, 6.1]])))
     return pointers
 
 
 def test_paths_lead_back_through_the_parents():
-    paths = small_search().follow(ids(2, 2, 1, 0), ids(0, 1, 1, 1))
-    assert paths.tokens[:2].tolist() == [[7, 8], [5, 9]]
-    assert paths.tokens[2, :1].tolist() == [6]
-    torch.testing.assert_close(paths.log_probs[:2], torch.tensor([[-0.3, -0.4], [-0.1, -0.5]]))
+    paths = small_search().follow([(2, 0), (2, 1), (1, 1), (0, 1)])
+    assert paths.tokens == [[7, 8], [5, 9], [6], []]
+    assert paths.log_probs == [[-0.3, -0.4], [-0.1, -0.5], [-0.2], []]
     seen = paths.signals.copying
     assert seen[:2, :, 0].tolist() == [[1.0, 4.0, 5.0], [1.0, 2.0, 6.0]]
     assert seen[2, :2, 0].tolist() == [0.0, 3.0]
     assert seen[3, :1, 0].tolist() == [1.0]
 
 
-def test_history_is_that_of_the_rows_of_now():
-    assert small_search().history().tolist() == [[7, 8], [5, 9]]
-
-
 def test_nothing_said_is_an_empty_path():
-    pointers = BackPointers(ids(BOS, BOS))
-    paths = pointers.follow(ids(0, 0), ids(0, 1))
-    assert paths.tokens.shape == (2, 0)
+    paths = BackPointers([BOS, BOS]).follow([(0, 0), (0, 1)])
+    assert paths.tokens == [[], []]
     assert paths.signals is NO_SIGNALS
-    assert pointers.history().shape == (2, 0)
 
 
 def ends(sentence, *scores, step=0):
@@ -48,24 +37,24 @@ def ends(sentence, *scores, step=0):
 
 
 def none(size, sentences=2):
-    return FinishedHypotheses.none(sentences, size, torch.device("cpu"))
+    return FinishedHypotheses.none(sentences, size)
 
 
 def test_the_best_stay_in_order_and_all_are_counted():
     first = none(2).add([*ends(0, -3.0, -1.0, -2.0), *ends(1, -5.0)])
-    assert first.worst.tolist() == [-2.0, -torch.inf]
-    assert first.counts.tolist() == [3, 1]
+    assert first.worst == (-2.0, -torch.inf)
+    assert first.counts == (3, 1)
     second = first.add(ends(1, -4.0))
-    assert second.worst.tolist() == [-2.0, -5.0]
-    assert second.counts.tolist() == [3, 2]
+    assert second.worst == (-2.0, -5.0)
+    assert second.counts == (3, 2)
     assert [end.score for end in second.kept[1]] == [-4.0, -5.0]
-    assert first.counts.tolist() == [3, 1], "what was there before stays as it was"
+    assert first.counts == (3, 1), "what was there before stays as it was"
 
 
 def test_of_equal_scores_the_earlier_is_better():
     finished = none(2, sentences=1).add(ends(0, -1.0)).add(ends(0, -1.0, step=1))
-    pointers = BackPointers(ids(BOS))
-    pointers.append(ids(0), ids(7), torch.tensor([-0.5]))
+    pointers = BackPointers([BOS])
+    pointers.append([0], [7], [-0.5])
     pairs = [(0, end) for end in finished.kept[0]]
     found = pointers.hypotheses(pairs, torch.ones(1, 3, dtype=torch.bool))
     assert [hypothesis.tokens for hypothesis in found] == [(), (7,)]

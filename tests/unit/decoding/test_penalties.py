@@ -38,7 +38,7 @@ def test_attention_adds_up_and_follows_the_hypotheses():
     first = torch.tensor([[[0.5, 0.25, 0.25]], [[0.75, 0.25, 0.0]]])
     covered = covered.after(Signals(first))
     # Two beams of the second sentence come from its only hypothesis; the first sentence is done.
-    covered = covered.select(torch.tensor([1]), torch.tensor([1, 1]))
+    covered = covered.select([1], [1, 1])
     covered = covered.after(Signals(torch.tensor([[[0.125, 0.875, 0.0], [0.5, 0.5, 0.0]]])))
     torch.testing.assert_close(covered.amounts[0, :, 0], torch.tensor([0.875, 1.25]))
     found = covered.penalties(torch.tensor([[1, 0, 0]]))

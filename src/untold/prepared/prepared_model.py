@@ -1,0 +1,146 @@
+"""A whole model for translation: the prepared Transformer, with past and future on top of it."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from untold.errors import UntoldError
+from untold.models.backbone import Source
+from untold.models.seq2seq import Outputs, Seq2Seq, Signals, Step
+from untold.models.transformer import Transformer
+from untold.prepared.key_value_buffers import KeyValueBuffers
+from untold.prepared.linear_layouts import has_int8
+from untold.prepared.prepared_routing import PreparedRouting
+from untold.prepared.prepared_transformer import PreparedTransformer
+
+__all__ = ["PreparedModel", "PreparedState", "prepare"]
+
+
+@dataclass(frozen=True)
+class PreparedState:
+    """Holds the memory of hypotheses. Steps write into it: only the newest state may be used."""
+
+    buffers: KeyValueBuffers
+    length: int = 0
+    rows: Int[Tensor, " r"] | None = None  # a selection, carried out by the next step
+    covered: Float[Tensor, "r i"] | None = None
+
+    def select(self, rows: Int[Tensor, " s"]) -> "PreparedState":
+        """Keeps the hypotheses at `rows`."""
+        chosen = rows if self.rows is None else self.rows[rows]
+        covered = None if self.covered is None else self.covered.index_select(0, rows)
+        return replace(self, rows=chosen, covered=covered)
+
+
+class PreparedModel:
+    """Translates as the model does, faster, on a CPU. It scores by the model itself.
+
+    It copies weights: whoever changes those of the model prepares it again (`is_current`).
+    """
+
+    def __init__(self, model: Seq2Seq, *, int8: bool = False) -> None:
+        assert isinstance(model.backbone, Transformer)
+        self.model, self.int8 = model, int8
+        self._versions = _versions(model)
+        with torch.inference_mode():
+            self._backbone = PreparedTransformer(model.backbone, int8=int8)
+        self._routing = None
+        if model.past_future is not None and model.copy_layer is None:
+            self._routing = PreparedRouting.of(model.past_future)
+
+    @property
+    def is_current(self) -> bool:
+        """Tells if the model's weights are those that were prepared."""
+        return self._versions == _versions(self.model)
+
+    def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
+        """Encodes the source once, and lays out what routing needs of it."""
+        source = self._backbone.encode(ids, mask)
+        if self._routing is not None:
+            return self._routing.cast(source)
+        past_future, copy_layer = self.model.past_future, self.model.copy_layer
+        if past_future is not None:
+            source = past_future.cast(source)
+        return source if copy_layer is None else copy_layer.cast(source, ids)
+
+    def start(self, source: Source, beams: int) -> PreparedState:
+        """Creates the memory of `beams` empty hypotheses for each sentence."""
+        return PreparedState(self._backbone.start(len(source.states) * beams))
+
+    def step(
+        self,
+        source: Source,
+        last: Int[Tensor, "b n"],
+        state: PreparedState,
+        *,
+        attention: bool = False,
+    ) -> Step:
+        """Scores the next token of every hypothesis after reading its token `last`."""
+        buffers, length, covered = state.buffers, state.length, state.covered
+        if state.rows is not None:
+            buffers.reorder(state.rows, length)
+        decoded = self._backbone.step(source, last, buffers, length, attention=attention)
+        if self._routing is None:
+            read = self.model.read_step(source, last, decoded, covered, begins=length == 0)
+            logits = self._logits(read.holistic)
+            logits = logits if read.copied is None else read.copied.mix(logits)
+            return Step(
+                logits, PreparedState(buffers, length + 1, None, read.covered), read.signals
+            )
+        tokens = torch.nn.functional.embedding(last, self.model.output_embedding())
+        routed = self._routing.step(source, decoded.states, tokens, covered)
+        signals = Signals(attention=decoded.attention, assignments=routed.shares)
+        new = PreparedState(buffers, length + 1, None, routed.covered)
+        return Step(self._logits(routed.holistic), new, signals)
+
+    def __call__(
+        self,
+        source_ids: Int[Tensor, "b i"],
+        source_mask: Bool[Tensor, "b i"],
+        prefix: Int[Tensor, "b t"],
+        *,
+        attention: bool = False,
+    ) -> Outputs:
+        """Predicts all positions of given targets with the model itself."""
+        return self.model(source_ids, source_mask, prefix, attention=attention)
+
+    def scores(
+        self, outputs: Outputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
+    ) -> Float[Tensor, "r v"]:
+        """Scores the next token at chosen positions."""
+        return self.model.scores(outputs, rows, steps)
+
+    def output_embedding(self) -> Float[Tensor, "v d"]:
+        """Returns one vector for each target token."""
+        return self.model.output_embedding()
+
+    def _logits(self, holistic: Float[Tensor, "b n o"]) -> Float[Tensor, "b n v"]:
+        b, n, _ = holistic.shape
+        return self._backbone.logits(holistic.view(b * n, -1)).view(b, n, -1)
+
+
+def prepare(model: Seq2Seq, *, int8: bool = False) -> PreparedModel | Seq2Seq:
+    """Prepares a Transformer on a CPU in fp32; returns other models as they are, but for int8."""
+    weight = model.output_embedding()
+    is_transformer = type(model.backbone) is Transformer
+    if is_transformer and weight.device.type == "cpu" and weight.dtype == torch.float32:
+        if int8 and not has_int8():
+            raise UntoldError("decode.int8: torch has no 8-bit products here: leave it out")
+        return PreparedModel(model, int8=int8)
+    if int8:
+        kind = f"{weight.dtype} on {weight.device.type}" if is_transformer else "another backbone"
+        raise UntoldError(
+            f"decode.int8 is for Transformers in float32 on a CPU, and this model is {kind}: "
+            "leave it out"
+        )
+    return model
+
+
+def _versions(model: Seq2Seq) -> list[tuple[int, int]]:
+    """Tells weights apart from those that a later update or load puts in their place."""
+    return [
+        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
+        for weight in model.parameters()
+    ]
