@@ -231,13 +231,13 @@ def _advance(
     eos, finished, covered = step.sentences.special.eos, step.finished, step.covered
     if covered is not None:
         covered = covered.after(predicted.signals)
-    if any(each.token == eos for own in candidates for each in own):
+    if any(token == eos for own in candidates for _, _, token, _ in own):
         finished = finished.add(_ends(step, candidates, covered))
-        candidates = [[each for each in own if each.token != eos] for own in candidates]
+        candidates = [[each for each in own if each[2] != eos] for own in candidates]
     still = [
         position
         for position, (own, bound) in enumerate(zip(candidates, step.bounds, strict=True))
-        if own and own[0].score / bound > finished.worst[step.live[position]]
+        if own and own[0][0] / bound > finished.worst[step.live[position]]
     ]
     if not still:
         return step.ended(finished), source, predicted.state
@@ -252,12 +252,11 @@ def _grow(
     """Adds one token to the hypotheses of the sentences that go on, given by position."""
     device, beams = step.last.device, step.last.shape[1]
     width = max(len(own) for _, own in kept)
-    nothing = Candidate(-math.inf, 0, step.sentences.special.pad, -math.inf)
-    padded = [own + [nothing] * (width - len(own)) for _, own in kept]
-    flat = [each for own in padded for each in own]
-    rows = [p * beams + each.beam for (p, _), own in zip(kept, padded, strict=True) for each in own]
-    tokens = [each.token for each in flat]
-    step.pointers.append(rows, tokens, [each.log_prob for each in flat])
+    nothing = (-math.inf, 0, step.sentences.special.pad, -math.inf)
+    padded = [(p, own + [nothing] * (width - len(own))) for p, own in kept]
+    rows = [p * beams + beam for p, own in padded for _, beam, _, _ in own]
+    tokens = [token for _, own in padded for _, _, token, _ in own]
+    step.pointers.append(rows, tokens, [log_prob for _, own in padded for *_, log_prob in own])
     last = torch.tensor(tokens, device=device).view(len(kept), width)
     history, covered, telling = step.history, step.covered, step.telling
     if rows != list(range(step.last.numel())):
@@ -281,7 +280,7 @@ def _grow(
         constraints=constraints,
         bounds=bounds,
         last=last,
-        scores=[[each.score for each in own] for own in padded],
+        scores=[[score for score, *_ in own] for _, own in padded],
         covered=covered,
         telling=telling,
         history=history,
@@ -305,12 +304,13 @@ def _ends(
         lost = step.telling.lost.tolist()
     limits = step.constraints.limits.tolist()
     for position, (number, own) in enumerate(zip(step.live, candidates, strict=True)):
-        for each in own:
-            if each.token != step.sentences.special.eos:
+        for whole, beam, token, log_prob in own:
+            if token != step.sentences.special.eos:
                 continue
-            score = each.score / penalty + (uncovered[position][each.beam] if uncovered else 0.0)
-            charged = lost[position][each.beam] if lost else 0.0
-            total, eos = each.score - charged, each.log_prob - charged
-            row = position * beams + each.beam
+            score = whole / penalty + (uncovered[position][beam] if uncovered else 0.0)
+            charged = lost[position][beam] if lost else 0.0
+            by_itself = limits[position] > length + 1
             if score > -math.inf:
-                yield number, End(score, total, length, row, eos, limits[position] > length + 1)
+                row = position * beams + beam
+                end = End(score, whole - charged, length, row, log_prob - charged, by_itself)
+                yield number, end

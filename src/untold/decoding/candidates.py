@@ -7,7 +7,6 @@ tensors. Both give the same candidates.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -18,13 +17,9 @@ from untold.decoding.top_k import best_tokens, top
 __all__ = ["Candidate", "best_candidates", "continue_with", "rank_alone", "rank_many"]
 
 
-class Candidate(NamedTuple):
-    """Continues one hypothesis of a sentence by one token."""
-
-    score: float  # log-probability of the whole hypothesis
-    beam: int  # which hypothesis it continues
-    token: int
-    log_prob: float  # log-probability of its token
+# Continues one hypothesis of a sentence: (log-probability of the whole hypothesis, the beam that it
+# continues, its token, the token's log-probability). A search makes thousands: plain tuples.
+Candidate = tuple[float, int, int, float]
 
 
 def best_candidates(
@@ -49,8 +44,7 @@ def rank_alone(
         return []
     if room == 1 and len(scores) == 1:  # of equal ones torch returns the first
         value, token = (part.item() for part in log_probs.max(-1))
-        found = [Candidate(scores[0] + value, 0, int(token), value)]
-        return found if value > -math.inf else []
+        return [(scores[0] + value, 0, int(token), value)] if value > -math.inf else []
     values, tokens = top(log_probs, min(room + 1, log_probs.shape[-1]))
     found = []
     for beam, (score, row, ids) in enumerate(
@@ -66,7 +60,7 @@ def rank_alone(
             if value > -math.inf
         ]
     found.sort()
-    return [Candidate(-score, beam, token, value) for score, beam, token, value in found[:room]]
+    return [(-score, beam, token, value) for score, beam, token, value in found[:room]]
 
 
 def rank_many(
@@ -87,14 +81,13 @@ def rank_many(
         tokens.flatten(1).gather(1, order).tolist(),
         values.flatten(1).gather(1, order).tolist(),
     )
-    return [
-        [
-            Candidate(*each)
-            for each in zip(*(row[:places] for row in rows), strict=True)
-            if each[0] > -math.inf
-        ]
-        for places, *rows in zip(room, *columns, strict=True)
-    ]
+    found = []
+    for places, *rows in zip(room, *columns, strict=True):
+        own = list(zip(*rows, strict=True))[:places]
+        if own and own[-1][0] == -math.inf:  # they are sorted
+            own = [each for each in own if each[0] > -math.inf]
+        found.append(own)
+    return found
 
 
 def continue_with(
@@ -104,4 +97,4 @@ def continue_with(
     values = log_probs.gather(-1, tokens[..., None]).flatten().tolist()
     chosen = tokens.flatten().tolist()
     found = zip((row[0] for row in scores), chosen, values, strict=True)
-    return [[Candidate(score + value, 0, token, value)] for score, token, value in found]
+    return [[(score + value, 0, token, value)] for score, token, value in found]

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 FREE = -1  # marks places where a prefix forces nothing
+_SOME = 64  # tokens that are looked at first, to see that some are left
 SLACK = 10  # tokens that a translation may have beyond max_ratio times its source
 
 
@@ -138,6 +139,8 @@ def forbid_repeats(
 
 def release(log_probs: Float[Tensor, "b n v"], ending: Float[Tensor, "b n"], eos: int) -> None:
     """Allows EOS with log-probability `ending` where no token is left."""
+    if bool((log_probs[..., -_SOME:].amax(-1) > -torch.inf).all()):
+        return  # nearly always: a glance at a few tokens is enough
     stuck = log_probs.amax(-1) == -torch.inf
     log_probs[..., eos] = torch.where(stuck, ending, log_probs[..., eos])
 

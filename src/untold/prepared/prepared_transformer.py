@@ -136,7 +136,7 @@ class PreparedTransformer:
         (b, n), k, d = last.shape, self._heads, self._d
         rows, memory, weights = b * n, source.memory, None
         wanted = memory[-1] if len(memory) > 2 * self._layers else None
-        views, end, widths = buffers.write(length), length + 1, (d, 2 * d)
+        views, end, widths = buffers.at(length), length + 1, (d, 2 * d)
         x = self._embed(last.view(rows), length)
         program = self._decoding.for_rows(rows)
         for number, (norms, linears) in enumerate(
