@@ -3,7 +3,7 @@
     plain        as it was trained; torch packs it again in every call
     transposed   what a product with few rows reads fastest
     packed       oneDNN's own blocks: fastest for large weights, but dear to call
-    int8         8-bit weights, and inputs that are rounded to 8 bits as they come
+    int8         8-bit weights, and inputs that are rounded to 8 bits as they come (oneDNN)
 
 Which of the first three is best depends on the shape, the number of rows and the machine, so it is
 measured: see layout_choice.py. They differ in rounding alone.
@@ -22,8 +22,7 @@ __all__ = ["FLOAT_LAYOUTS", "INT8", "LAYOUTS", "Apply", "LinearWeight", "has_int
 Apply = Callable[[Tensor], Tensor]  # from rows (r i) to rows (r o)
 
 INT8 = "int8"
-_LARGEST_INT8 = 127.0
-_ENGINES = ("fbgemm", "onednn")  # in the order of preference; qnnpack lacks wide accumulators
+_LARGEST, _MIDDLE = 127.0, 128  # of 8-bit weights; and the number that stands for an input of zero
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,16 @@ class LinearWeight:
 
 
 def has_int8() -> bool:
-    """Tells if torch can multiply 8-bit numbers on this machine."""
-    return any(engine in torch.backends.quantized.supported_engines for engine in _ENGINES)
+    """Tells if torch multiplies 8-bit numbers here, without cutting off large sums."""
+    names = ("qlinear_prepack", "qlinear_pointwise")
+    if not all(hasattr(torch.ops.onednn, name) for name in names):
+        return False
+    largest = LinearWeight(torch.ones(16, 64))
+    try:
+        sums = _int8(largest, 1)(torch.ones(2, 64))
+    except RuntimeError:
+        return False
+    return torch.allclose(sums, torch.full((2, 16), 64.0), rtol=1e-3)
 
 
 def _plain(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
@@ -65,20 +72,29 @@ def _packed(layer: LinearWeight, rows: int) -> Apply:
 
 
 def _int8(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
-    scales = (layer.weight.abs().amax(1) / _LARGEST_INT8).clamp(min=1e-12)
+    """Rounds each output's weights, and each row of inputs, to 8 bits on a scale of their own.
+
+    A row by itself: so a sentence's translation does not depend on what it is batched with.
+    """
+    operations = torch.ops.onednn
+    scales = (layer.weight.abs().amax(1) / _LARGEST).clamp(min=1e-12)
     rounded = (layer.weight / scales[:, None]).round().to(torch.int8)
     zeros = torch.zeros(len(scales), dtype=torch.long)
-    weight = torch._make_per_channel_quantized_tensor(rounded, scales.double(), zeros, 0)
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = next(
-        engine for engine in _ENGINES if engine in torch.backends.quantized.supported_engines
-    )
-    try:  # the engine decides how the weight is packed; the product follows the weight
-        packed = torch.ops.quantized.linear_prepack(weight, layer.bias)
-    finally:
-        torch.backends.quantized.engine = before
-    multiply = torch.ops.quantized.linear_dynamic.default
-    return lambda x: multiply(x, packed, False)
+    packed = operations.qlinear_prepack(rounded, None)
+    multiply, bias = operations.qlinear_pointwise.default, layer.bias
+    if bias is None:
+        bias = torch.zeros(())
+    half_up, output = torch.tensor(_MIDDLE + 0.5), torch.float32
+
+    def apply(x: Tensor) -> Tensor:
+        scale = (x.abs().amax(1, keepdim=True) / _LARGEST).clamp_(min=1e-12)
+        small = torch.addcdiv(half_up, x, scale).to(torch.uint8)
+        sums = multiply(
+            small, 1.0, _MIDDLE, packed, scales, zeros, None, 1.0, 0, output, "none", [], ""
+        )
+        return torch.addcmul(bias, sums, scale)
+
+    return apply
 
 
 LAYOUTS: dict[str, Callable[[LinearWeight, int], Apply]] = {

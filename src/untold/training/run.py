@@ -307,6 +307,9 @@ def _check_search(config: Config) -> None:
             f"decode.{name} = {getattr(decode, name)} needs a model with past and future: "
             'set model.separator.kind = "gdr", or leave it out'
         )
+    backbone = config.model.backbone
+    if config.train.validate_bleu and decode.int8 and backbone != "transformer":
+        raise UntoldError(f"decode.int8 is for Transformers, not for {backbone}: leave it out")
 
 
 @contextmanager

@@ -1,0 +1,57 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from untold.prepared.linear_layouts import FLOAT_LAYOUTS, INT8, LAYOUTS, LinearWeight, has_int8
+
+needs_int8 = pytest.mark.skipif(not has_int8(), reason="torch has no 8-bit products here")
+
+
+def layer(outputs: int, inputs: int, *, bias: bool = True) -> LinearWeight:
+    torch.manual_seed(outputs)
+    return LinearWeight(torch.randn(outputs, inputs), torch.randn(outputs) if bias else None)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 4, 70])
+@pytest.mark.parametrize("layout", FLOAT_LAYOUTS)
+def test_every_layout_computes_the_same_product(layout, rows, bias):
+    linear = layer(96, 40, bias=bias)
+    x = torch.randn(rows, 40)
+    with torch.inference_mode():
+        found = LAYOUTS[layout](linear, rows)(x)
+    torch.testing.assert_close(found, F.linear(x, linear.weight, linear.bias), rtol=1e-5, atol=1e-5)
+
+
+@needs_int8
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 4, 70])
+def test_eight_bits_are_near(rows, bias):
+    linear = layer(96, 40, bias=bias)
+    x = torch.randn(rows, 40) * torch.logspace(-3, 3, rows)[:, None]
+    with torch.inference_mode():
+        found = LAYOUTS[INT8](linear, rows)(x)
+    exact = F.linear(x, linear.weight, linear.bias)
+    size = exact.abs().amax(1, keepdim=True)
+    assert ((found - exact).abs() / size).max() < 0.02
+    assert not torch.equal(found, exact)
+
+
+@needs_int8
+def test_a_row_does_not_depend_on_the_rows_beside_it():
+    linear = layer(64, 32)
+    x = torch.randn(9, 32)
+    x[5] *= 1000
+    with torch.inference_mode():
+        apply = LAYOUTS[INT8](linear, 9)
+        together = apply(x)
+        for row in range(9):
+            assert torch.equal(apply(x[row : row + 1])[0], together[row])
+
+
+@needs_int8
+def test_zeros_stay_zeros():
+    linear = LinearWeight(torch.zeros(8, 16), torch.arange(8.0))
+    with torch.inference_mode():
+        found = LAYOUTS[INT8](linear, 1)(torch.zeros(3, 16))
+    assert torch.equal(found, torch.arange(8.0).expand(3, 8))
