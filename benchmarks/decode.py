@@ -2,18 +2,20 @@
 
     python benchmarks/decode.py --source test.en --model runs/mine --threads 1
 
-A model with random weights translates up to the length limit, and two models stop at different
-lengths. In the first race every contender therefore generates exactly as many tokens for a batch as
-its longest source has, so that the work is equal. The second race needs a trained --model and lets
-each contender stop where it will. Its contenders have the same weights and should give the same
-translations; the script counts those that agree. No contender has a length penalty, since formulas
-differ. All get the same batches of ids, sorted by length and cut by tokens.
+There are three races: one sentence at a time with greedy search and with the beam, and batches with
+the beam. A model with random weights translates up to the length limit, and two models stop at
+different lengths; so every contender generates exactly as many tokens for a batch as its longest
+source has, and the work is equal. With a trained --model one more race lets each contender stop
+where it will. Its contenders have the same weights and should give the same translations; the
+script counts those that agree. No contender has a length penalty, since formulas differ. All get
+the same batches of ids, sorted by length and cut by tokens.
 
 With --past-future the model races against itself: plain, and GDR with and without returning the
-assignments of every step.
+assignments of every step. With --int8 it races in 8-bit numbers, beside CTranslate2 in the same.
 """
 
 import argparse
+from collections.abc import Callable
 
 import torch
 
@@ -23,6 +25,7 @@ from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, c
 from untold.corpus.batching import plan_by_length
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.models.build import build_model
+from untold.prepared import prepare
 from untold.storage.model_directory import TrainedModel, load_model
 from workload import add_options, read_workload
 
@@ -35,14 +38,21 @@ def main() -> None:
     trained, rows = _prepare(options)
     plan = plan_by_length([len(row) for row in rows], options.batch_tokens)
     batches = [[rows[index] for index in indices] for indices in plan]
-    searchers = _variants(options) if options.past_future else _searchers(trained, options)
-    jobs = [SourceBatch(batch, max(map(len, batch))) for batch in batches]
-    races = [_race("equal lengths", searchers, jobs, options)]
+    alone = [[row] for row in rows[: options.alone]]
+    make = _maker(trained, options)
+    races = []
+    for title, groups, beam in (
+        ("one sentence, greedy", alone, 1),
+        (f"one sentence, beam {options.beam}", alone, options.beam),
+        (f"batches, beam {options.beam}", batches, options.beam),
+    ):
+        jobs = [SourceBatch(group, max(map(len, group))) for group in groups]
+        races.append(_race(title, make(beam), jobs, options))
     if options.model and not options.past_future:
-        same = [searcher for searcher in searchers if searcher.name != MARIAN]
+        same = [searcher for searcher in make(options.beam) if searcher.name != MARIAN]
         jobs = [SourceBatch(batch, None) for batch in batches]
         _print_agreement(same, jobs)
-        races.append(_race("own lengths", same, jobs, options))
+        races.append(_race(f"own lengths, beam {options.beam}", same, jobs, options))
     if options.json:
         facts = {name: str(value) for name, value in vars(options).items()}
         write_json(options.json, races, facts)
@@ -55,7 +65,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--batch-tokens", type=int, default=1024, help="source tokens in a batch")
     parser.add_argument("--sentences", type=int, default=200)
-    parser.add_argument("--past-future", action="store_true", help="race what past/future costs")
+    parser.add_argument("--alone", type=int, default=8, help="sentences that are translated alone")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--past-future", action="store_true", help="race what past/future costs")
+    what.add_argument("--int8", action="store_true", help="race in 8-bit numbers")
     return parser.parse_args()
 
 
@@ -74,32 +87,55 @@ def _prepare(options: argparse.Namespace) -> tuple[TrainedModel, list[list[int]]
     return trained, [[*source, SENTENCEPIECE_IDS.eos] for source in sources]
 
 
-def _searchers(trained: TrainedModel, options: argparse.Namespace) -> list[Searcher]:
-    model, config = trained.model, trained.config
-    size = model.output_embedding().shape[0]
-    found: list[Searcher] = [
-        Untold(model, options.beam),
-        HuggingFace(MARIAN, marian(config, size), options.beam),
-        HuggingFace("Hugging Face M2M100, same weights", converted(model, config), options.beam),
+def _maker(trained: TrainedModel, options: argparse.Namespace) -> Callable[[int], list[Searcher]]:
+    """Returns a function that makes the contenders for a beam; models are built once."""
+    if options.past_future:
+        models = _variants(options)
+        return lambda beam: [
+            *(Untold(model, beam, name) for name, model in models.items()),
+            Untold(models["GDR"], beam, "GDR, assignments", frozenset({"assignments"})),
+        ]
+    model, config = trained.model.eval(), trained.config
+    fast = prepare(model)
+    if options.int8:
+        rounded = prepare(model, int8=True)
+        return lambda beam: [
+            Untold(rounded, beam, "untold, int8"),
+            Untold(fast, beam, "untold, float32"),
+            *_ctranslate2(model, beam, options, "int8"),
+            *_ctranslate2(model, beam, options, "float32"),
+        ]
+    theirs = marian(config, model.output_embedding().shape[0])
+    same = converted(model, config)
+    return lambda beam: [
+        Untold(fast, beam),
+        Untold(model, beam, "untold, not prepared"),
+        HuggingFace(MARIAN, theirs, beam),
+        HuggingFace("Hugging Face M2M100, same weights", same, beam),
+        *_ctranslate2(model, beam, options, "float32"),
     ]
+
+
+def _ctranslate2(
+    model: torch.nn.Module, beam: int, options: argparse.Namespace, numbers: str
+) -> list[Searcher]:
     try:
-        found.append(CTranslate2(model, options.beam, options.threads))
+        return [CTranslate2(model, beam, options.threads, numbers)]
     except ImportError as error:
         print(f"CTranslate2 does not take part: {error}")
-    return found
+        return []
 
 
-def _variants(options: argparse.Namespace) -> list[Searcher]:
+def _variants(options: argparse.Namespace) -> dict[str, torch.nn.Module]:
     """Builds untrained models; their lengths are forced."""
-    config, found = shape(options.preset, 0.0), []
+    config, found = shape(options.preset, 0.0), {}
     for name, changes in past_future_variants().items():
         if name in ("plain", "GDR"):
             torch.manual_seed(1)
             settings = varied(config, changes).model
             model = build_model(settings, (options.vocabulary,) * 2, shared=True)
-            found.append(Untold(model, options.beam, name))
-    gdr = found[-1]
-    return [*found, Untold(gdr.model, options.beam, "GDR, assignments", frozenset({"assignments"}))]
+            found[name] = prepare(model.eval())
+    return found
 
 
 def _race(
@@ -107,7 +143,7 @@ def _race(
 ) -> Race:
     found = [len(row) + 1 for job in jobs for row in searchers[0].search(job)]
     race = run_race(
-        f"Decoding, {title}, beam {options.beam}, {options.threads} thread(s), {len(found)} "
+        f"Decoding, {options.preset}, {title}, {options.threads} thread(s), {len(found)} "
         f"sentences in {len(jobs)} batches",
         {searcher.name: searcher.search for searcher in searchers},
         jobs,

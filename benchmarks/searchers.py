@@ -20,6 +20,7 @@ from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
+from untold.prepared import PreparedModel
 
 PAD, UNK = SENTENCEPIECE_IDS.pad, SENTENCEPIECE_IDS.unk
 BOS, EOS = SENTENCEPIECE_IDS.bos, SENTENCEPIECE_IDS.eos
@@ -56,9 +57,13 @@ class Untold:
     """Runs the search behind `untold translate`."""
 
     def __init__(
-        self, model: Seq2Seq, beam: int, name: str = "untold", wanted: frozenset[str] = frozenset()
+        self,
+        model: Seq2Seq | PreparedModel,
+        beam: int,
+        name: str = "untold",
+        wanted: frozenset[str] = frozenset(),
     ) -> None:
-        self.model, self.beam, self.name, self.wanted = model.eval(), beam, name, wanted
+        self.model, self.beam, self.name, self.wanted = model, beam, name, wanted
 
     def search(self, batch: SourceBatch) -> list[list[int]]:
         """Searches without a length penalty, as all contenders do."""
@@ -100,18 +105,16 @@ class HuggingFace:
 
 
 class CTranslate2:
-    """Runs CTranslate2 in float32. Raises ImportError where it is not installed."""
+    """Runs CTranslate2. Raises ImportError where it is not installed."""
 
-    name = "CTranslate2, same weights"
-
-    def __init__(self, model: Seq2Seq, beam: int, threads: int) -> None:
+    def __init__(self, model: Seq2Seq, beam: int, threads: int, numbers: str = "float32") -> None:
         import ctranslate2
 
-        self.beam = beam
+        self.beam, self.name = beam, f"CTranslate2, same weights, {numbers}"
         with tempfile.TemporaryDirectory() as directory:
             _ctranslate2_spec(model).save(directory)
             self._translator = ctranslate2.Translator(
-                directory, compute_type="float32", inter_threads=1, intra_threads=threads
+                directory, compute_type=numbers, inter_threads=1, intra_threads=threads
             )
 
     def search(self, batch: SourceBatch) -> list[list[int]]:

@@ -27,6 +27,9 @@ _ROUNDS = 5  # passes over all layers for each layout; the fastest counts
 _CLASSES = (1, 4, 16, 64, 256)  # numbers of rows that are measured
 _GAIN = 0.9  # another layout must need less than this share of the first one's time
 _SMALL = 32_768  # weights of fewer numbers are not measured: calling costs more than computing
+_LARGE = (
+    131_072  # weights of fewer numbers stay in float32: rounding inputs costs more than it saves
+)
 
 
 def rows_class(rows: int) -> int:
@@ -38,7 +41,7 @@ class LaidOut:
     """Linear layers in the order in which a step applies them, laid out for any number of rows."""
 
     def __init__(self, layers: Sequence[LinearWeight], *, int8: bool = False) -> None:
-        """With `int8`, all weights become 8-bit numbers and nothing is measured."""
+        """With `int8`, large weights become 8-bit numbers and nothing is measured."""
         self._layers, self._int8 = list(layers), int8
         self._packings: dict[tuple[int, str], Apply] = {}
         self._by_rows: dict[int, list[Apply]] = {}
@@ -52,9 +55,10 @@ class LaidOut:
         return found
 
     def _choose(self, size: int) -> list[Apply]:
-        if self._int8:
-            return [self._packing(place, INT8, size) for place in range(len(self._layers))]
         shapes = [layer.shape for layer in self._layers]
+        if self._int8:
+            layouts = [INT8 if o * i >= _LARGE else FLOAT_LAYOUTS[0] for o, i in shapes]
+            return [self._packing(place, each, size) for place, each in enumerate(layouts)]
         large = {shape for shape in shapes if shape[0] * shape[1] >= _SMALL}
         chosen = _recorded(large, size)
         if chosen is None:

@@ -9,6 +9,7 @@ Which of the first three is best depends on the shape, the number of rows and th
 measured: see layout_choice.py. They differ in rounding alone.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -80,6 +81,7 @@ def _int8(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
     scales = (layer.weight.abs().amax(1) / _LARGEST).clamp(min=1e-12)
     rounded = (layer.weight / scales[:, None]).round().to(torch.int8)
     zeros = torch.zeros(len(scales), dtype=torch.long)
+    scales /= _LARGEST  # of the inputs
     packed = operations.qlinear_prepack(rounded, None)
     multiply, bias = operations.qlinear_pointwise.default, layer.bias
     if bias is None:
@@ -87,12 +89,12 @@ def _int8(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
     half_up, output = torch.tensor(_MIDDLE + 0.5), torch.float32
 
     def apply(x: Tensor) -> Tensor:
-        scale = (x.abs().amax(1, keepdim=True) / _LARGEST).clamp_(min=1e-12)
-        small = torch.addcdiv(half_up, x, scale).to(torch.uint8)
+        largest = torch.linalg.vector_norm(x, math.inf, dim=1, keepdim=True).clamp_(min=1e-12)
+        small = torch.addcdiv(half_up, x, largest, value=_LARGEST).to(torch.uint8)
         sums = multiply(
             small, 1.0, _MIDDLE, packed, scales, zeros, None, 1.0, 0, output, "none", [], ""
         )
-        return torch.addcmul(bias, sums, scale)
+        return torch.addcmul(bias, sums, largest)
 
     return apply
 

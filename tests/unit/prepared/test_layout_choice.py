@@ -102,6 +102,18 @@ def test_a_laid_out_weight_serves_all_numbers_of_rows_that_chose_its_layout(cach
     assert one and many
 
 
+def test_large_weights_alone_become_8_bit_numbers(cache, monkeypatch):
+    made = []
+    for name in LAYOUTS:
+        plain = LAYOUTS[name]
+        monkeypatch.setitem(
+            LAYOUTS, name, lambda *a, name=name, plain=plain: (made.append(name), plain(*a))[1]
+        )
+    LaidOut(layers((1024, 128), (1023, 128)), int8=True).for_rows(4)
+    assert made == ["int8", "transposed"]
+    assert not cache.exists(), "nothing is measured"
+
+
 def test_the_choice_is_made_for_few_numbers_of_rows():
     assert [rows_class(n) for n in (1, 2, 4, 5, 60, 64, 65, 10_000)] == [
         1, 4, 4, 16, 64, 64, 256, 256,
