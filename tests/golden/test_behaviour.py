@@ -123,8 +123,9 @@ def test_losses_and_translations_are_those_of_before(name, corpus, tmp_path):
         assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
     pairs = list(zip(found["translations"], expected["translations"], strict=True))
     assert len(pairs) == SENTENCES
-    # Another processor rounds otherwise: a tie or two may fall the other way there.
-    assert sum(one != other for one, other in pairs) <= 2
+    # Another processor, or another layout of the weights, rounds otherwise: of two hypotheses that
+    # score alike the other one may win.
+    assert sum(one != other for one, other in pairs) <= SENTENCES // 20
     for key in ("scores", "forced"):
         assert found[key] == pytest.approx(expected[key], rel=1e-3, abs=1e-3)
 

@@ -242,7 +242,8 @@ def _advance(
     if not still:
         return step.ended(finished), source, predicted.state
     kept = [(position, candidates[position]) for position in still]
-    step = replace(step, covered=covered, finished=finished)
+    if finished is not step.finished or covered is not None:
+        step = replace(step, covered=covered, finished=finished)
     return _grow(step, kept, source, predicted.state)
 
 

@@ -5,7 +5,7 @@ no gradients. Rows are hypotheses (or source positions) without an axis of their
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import torch
@@ -19,6 +19,7 @@ from untold.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from untold.prepared.key_value_buffers import BufferShape, KeyValueBuffers
 from untold.prepared.layout_choice import LaidOut
 from untold.prepared.linear_layouts import Apply, LinearWeight
+from untold.prepared.lone_source import FoldedWeights, LoneSource, pays_alone
 
 __all__ = ["PreparedTransformer"]
 
@@ -87,6 +88,7 @@ class PreparedTransformer:
             keys_values,
             int8=int8,
         )
+        self._folding, self._int8 = FoldedWeights(crosses), int8
         output = backbone.output_layer()
         self._decoding = _Stack.of(
             [_decoder_linears(layer) for layer in decoder],
@@ -97,7 +99,7 @@ class PreparedTransformer:
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
         """Computes source states; the memory holds each layer's keys, values and, last, a mask.
 
-        There is no mask if nothing is padded.
+        There is no mask if nothing is padded. A short sentence alone becomes a LoneSource.
         """
         (b, i), k, d = ids.shape, self._heads, self._d
         x = self._source_embedding(ids).view(b * i, d)
@@ -114,9 +116,11 @@ class PreparedTransformer:
             hidden = inner(torch.layer_norm(x, *norms[1])).relu_()
             x = outer(hidden).add_(x)
         x = torch.layer_norm(x, *self._last_norms[0])
-        memory = program.last(x).view(b, i, 2 * self._layers, k, -1).permute(2, 0, 3, 1, 4)
-        parts = list(memory.unbind(0))
-        return Source(x.view(b, i, d), mask, tuple(parts if wanted is None else [*parts, wanted]))
+        source, keys_values = Source(x.view(b, i, d), mask), program.last(x)
+        if wanted is None and not self._int8 and pays_alone(b, i):
+            return self._folding.fold(source, keys_values)
+        parts = keys_values.view(b, i, 2 * self._layers, k, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        return replace(source, memory=parts if wanted is None else (*parts, wanted))
 
     def start(self, rows: int) -> KeyValueBuffers:
         """Returns room for `rows` empty hypotheses."""
@@ -134,8 +138,7 @@ class PreparedTransformer:
     ) -> Decoded:
         """Reads token number `length` of each hypothesis and writes it into the buffers."""
         (b, n), k, d = last.shape, self._heads, self._d
-        rows, memory, weights = b * n, source.memory, None
-        wanted = memory[-1] if len(memory) > 2 * self._layers else None
+        rows, weights = b * n, None
         views, end, widths = buffers.at(length), length + 1, (d, 2 * d)
         x = self._embed(last.view(rows), length)
         program = self._decoding.for_rows(rows)
@@ -151,17 +154,34 @@ class PreparedTransformer:
                 views.values[number].narrow(2, 0, end),
             )
             x = out(context.view(rows, d)).add_(x)
-            asked = query(torch.layer_norm(x, *norms[1])).view(b, n, k, -1).transpose(1, 2)
-            keys, values = memory[2 * number], memory[2 * number + 1]
-            if attention and number == self._aligning_layer:
-                real = None if wanted is None else wanted == 0
-                context, weights = attend(asked, keys, values, real)
+            normed, explain = torch.layer_norm(x, *norms[1]), number == self._aligning_layer
+            if isinstance(source, LoneSource):
+                biases, keys, values = source.folded[number]
+                shares = torch.addmm(biases, normed, keys).view(n, k, -1).softmax(-1)
+                seen = torch.addmm(self._folding.output_biases[number], shares.view(n, -1), values)
+                weights = shares.mean(1)[None] if attention and explain else weights
             else:
-                context = F.scaled_dot_product_attention(asked, keys, values, wanted)
-            x = cross_out(context.transpose(1, 2).reshape(rows, d)).add_(x)
+                asked = query(normed).view(b, n, k, -1)
+                context, shown = self._attend(source, number, asked, attention and explain)
+                seen, weights = cross_out(context), weights if shown is None else shown
+            x = seen.add_(x)
             hidden = inner(torch.layer_norm(x, *norms[2])).relu_()
             x = outer(hidden).add_(x)
         return Decoded(torch.layer_norm(x, *self._last_norms[1]).view(b, n, d), weights)
+
+    def _attend(
+        self, source: Source, layer: int, asked: Float[Tensor, "b n k e"], explain: bool
+    ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "b n i"] | None]:
+        """Attends to the sources of a batch; returns the weights if they are asked for."""
+        memory, queries, weights = source.memory, asked.transpose(1, 2), None
+        wanted = memory[-1] if len(memory) > 2 * self._layers else None
+        keys, values = memory[2 * layer], memory[2 * layer + 1]
+        if explain:
+            real = None if wanted is None else wanted == 0
+            context, weights = attend(queries, keys, values, real)
+        else:
+            context = F.scaled_dot_product_attention(queries, keys, values, wanted)
+        return context.transpose(1, 2).reshape(-1, self._d), weights
 
     def _embed(self, ids: Int[Tensor, " r"], position: int) -> Float[Tensor, "r d"]:
         embedding = self._target_embedding
