@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["BufferShape", "KeyValueBuffers"]
+__all__ = ["BufferShape", "BufferViews", "KeyValueBuffers"]
 
 _ROOM = 32  # positions at first; a full buffer doubles
 
