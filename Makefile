@@ -7,7 +7,7 @@ DEV_INSTALLED := $(VENV)/.installed-dev
 DOCS_INSTALLED := $(VENV)/.installed-docs
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: demo test check fuzz bench docs clean
+.PHONY: demo test check fuzz bench bench-check bench-record docs clean
 
 demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 2 cores)
 	$(BIN)/untold demo
@@ -33,6 +33,12 @@ bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios
 	$(BIN)/python benchmarks/decode.py --past-future
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/threads.py
+
+bench-check: $(BENCH_INSTALLED)  ## fails if a kernel has lost more than 10 % of its speed
+	$(BIN)/python benchmarks/guard.py
+
+bench-record: $(BENCH_INSTALLED)  ## records the speed of the kernels for bench-check
+	$(BIN)/python benchmarks/guard.py --record
 
 docs: $(DOCS_INSTALLED)  ## the documentation as a site in site/
 	$(BIN)/zensical build

@@ -4,7 +4,7 @@
 
 `untold --help` should answer within 0.2 seconds and `untold translate` within 2.5, most of which
 is the import of torch; so that import is measured beside them, in turns, as is an empty Python.
-Every run is a process of its own whose files are in the system's cache after a first, uncounted one.
+Every run is a process of its own; a first, uncounted one brings its files into the cache.
 """
 
 import argparse
