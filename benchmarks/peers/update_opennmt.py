@@ -1,9 +1,7 @@
 """OpenNMT-py: its trainer's own update (`_gradient_accumulation`), with its options' defaults."""
 
 import onmt
-import torch
 from onmt import opts
-from onmt.inputters.inputter import vocabs_to_dict  # noqa: F401 - its import completes onmt's own
 from onmt.constants import DefaultTokens
 from onmt.model_builder import build_model
 from onmt.trainer import build_trainer

@@ -1,12 +1,7 @@
 """Ours: the trainer's own update, in the project's environment, by the same protocol."""
 
-import sys
-from pathlib import Path
-
 import torch
 from worker import EOS, PAD
-
-sys.path.append(str(Path(__file__).parents[1]))  # the other benchmarks
 
 from contenders import UntoldTraining, varied
 from untold.config import Config

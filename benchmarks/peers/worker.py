@@ -58,7 +58,7 @@ class PeerBatch:
 
 
 def read_batches(path):
-    """Reads the shape and the batches that race_peers.py wrote."""
+    """Reads the shape and the batches that train_peers.py wrote."""
     with np.load(path) as file:
         shape = Shape(**json.loads(str(file["shape"])))
         fields = list(PeerBatch.__dataclass_fields__)

@@ -1,11 +1,11 @@
 """Builds an environment for each toolkit that our training races: build/peers/NAME.
 
-    python benchmarks/peers/build.py             # all that are missing
-    python benchmarks/peers/build.py joeynmt     # this one, anew
+    python benchmarks/peer_environments.py             # all that are missing
+    python benchmarks/peer_environments.py joeynmt     # this one, anew
 
-All get the same torch as this project. Where a toolkit's own requirements forbid it, it is installed
-without them and its other requirements are named here. A toolkit that cannot be installed is
-reported with pip's last line, and the others are built all the same.
+All get the same torch as this project. Where a toolkit's own requirements forbid it, it is
+installed without them and its other requirements are named here. A toolkit that cannot be
+installed is reported with pip's last line, and the others are built all the same.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 
 __all__ = ["ENVIRONMENTS", "environment_python"]
 
-FOLDER = Path(__file__).parents[2] / "build" / "peers"
+FOLDER = Path(__file__).parents[1] / "build" / "peers"
 TORCH = "torch==2.13.0"  # by this exact name the index gives the build for processors alone
 # The environment of each toolkit; Marian with and without the Trainer share one.
 ENVIRONMENTS = {

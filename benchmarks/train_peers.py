@@ -1,13 +1,14 @@
 """Races the training of other toolkits against ours: real updates on the same batches, in turns.
 
-    python benchmarks/peers/build.py                     # once: an environment for each toolkit
-    python benchmarks/peers/race_peers.py --preset tiny
-    python benchmarks/peers/race_peers.py --preset base --malloc raised
+    python benchmarks/peer_environments.py        # once: an environment for each toolkit
+    python benchmarks/train_peers.py --preset tiny
+    python benchmarks/train_peers.py --preset base --malloc raised
 
 Each toolkit runs in a process of its own, in its own environment, on one thread: its own model of
-the same shape, its own loss, clipping and Adam. This process tells them whose turn it is, so that no
-two work at the same time; the seconds are those of each one's processor time. What differs: Marian
-norms after the sublayers, others before; OpenNMT-py and Eole do not fuse Adam by themselves.
+the same shape, its own loss, clipping and Adam (benchmarks/peers/). This process tells them whose
+turn it is, so that no two work at the same time; the seconds are those of each one's processor.
+What differs: Marian norms after the sublayers, the others before, and only Marian's two forms and
+ours fuse Adam, since the others have no such option.
 """
 
 import argparse
@@ -24,16 +25,13 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))  # the other benchmarks
-
-from build import ENVIRONMENTS, environment_python
-
 from contenders import BETAS, CLIP, EPSILON, RATE, SMOOTHING, shape
+from peer_environments import ENVIRONMENTS, environment_python
 from race import Race, write_json
 from untold.corpus.batching import Batch
 from workload import read_workload, training_batches
 
+HERE = Path(__file__).parent
 OURS = "untold"
 RAISED = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
 WARM_UP = 2  # rounds that do not count
@@ -118,10 +116,10 @@ class Worker:
     def __enter__(self) -> "Worker":
         python = sys.executable if self.toolkit == OURS else environment_python(self.toolkit)
         if not Path(python).exists():
-            raise ToolkitMissing("it is not installed: run python benchmarks/peers/build.py")
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it lives as long as we do
+            raise ToolkitMissing("it is not installed: run python benchmarks/peer_environments.py")
+        self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), self.toolkit, str(self.batches)],
+            [python, str(HERE / "peers" / "worker.py"), self.toolkit, str(self.batches)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -161,8 +159,9 @@ class Worker:
 
 def _environment(malloc: str, *, ours: bool) -> dict[str, str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    if not ours:
-        environment.pop("PYTHONPATH", None)
+    own = environment.pop("PYTHONPATH", "")
+    if ours:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [own, str(HERE)]))
     offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     return environment | {"OMP_NUM_THREADS": "1"} | offline | (RAISED if malloc == "raised" else {})
 
