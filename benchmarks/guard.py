@@ -113,11 +113,11 @@ def main() -> None:
     if options.record:
         record(KERNELS, RECORD)
         return
-    races, _, conditions = read_json(RECORD)
-    there, here = (c["machine"]["processor"] for c in (conditions, describe_conditions()))
+    kept = read_json(RECORD)
+    there, here = (c["machine"]["processor"] for c in (kept.conditions, describe_conditions()))
     if there != here:
         print(f"recorded on {there}, this is {here}: ratios may differ for that reason alone")
-    recorded = {race.title: race.median_ratio(REFERENCE) for race in races}
+    recorded = {race.title: race.median_ratio(REFERENCE) for race in kept.races}
     if losses := find_losses(KERNELS, recorded):
         sys.exit("\n".join(map(str, losses)))
 

@@ -20,7 +20,9 @@ __all__ = [
     "RESULTS",
     "Contender",
     "Race",
+    "Results",
     "Table",
+    "format_cell",
     "read_json",
     "run_race",
     "take_turns",
@@ -81,11 +83,16 @@ class Race:
         names = list(self.seconds)[1:]
         return {
             "title": self.title,
-            "seconds": {name: list(seconds) for name, seconds in self.seconds.items()},
+            "seconds": {name: _rounded(seconds) for name, seconds in self.seconds.items()},
             "work": dict(self.work),
-            "ratios": {name: self.ratios(name) for name in names},
+            "ratios": {name: _rounded(self.ratios(name)) for name in names},
             "median_ratios": {name: self.median_ratio(name) for name in names},
         }
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    """Keeps six digits: more than any clock is good for."""
+    return [float(f"{value:.6g}") for value in values]
 
 
 @dataclass(frozen=True)
@@ -99,18 +106,19 @@ class Table:
     def text(self) -> str:
         """One line for each row, for a terminal."""
         widths = [
-            max(len(each), *(len(_word(row[number])) for row in self.rows))
+            max(len(each), *(len(format_cell(row[number])) for row in self.rows))
             for number, each in enumerate(self.columns)
         ]
         lines = [self.title]
         for row in [self.columns, *self.rows]:
-            first, *rest = [_word(value) for value in row]
+            first, *rest = [format_cell(value) for value in row]
             cells = [each.rjust(width) for each, width in zip(rest, widths[1:], strict=True)]
             lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
         return "\n".join(lines)
 
 
-def _word(value: Any) -> str:
+def format_cell(value: Any) -> str:
+    """Words a value of a table: three digits are enough."""
     if not isinstance(value, float):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -148,14 +156,24 @@ def write_json(
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> tuple[list[Race], list[Table], dict[str, Any]]:
-    """Reads races, tables and conditions of a file that `write_json` wrote."""
+@dataclass(frozen=True)
+class Results:
+    """A file that `write_json` wrote."""
+
+    races: list[Race]
+    tables: list[Table]
+    facts: dict[str, Any]  # the options of the run
+    conditions: dict[str, Any]  # machine, versions, load and date
+
+
+def read_json(path: Path) -> Results:
+    """Reads what `write_json` wrote."""
     report = json.loads(path.read_bytes())
     if report.get("layout") != LAYOUT:
         raise SystemExit(f"{path}: layout {report.get('layout')}, not {LAYOUT}: measure it anew")
     races = [Race(each["title"], each["seconds"], each["work"]) for each in report["races"]]
     tables = [Table(**each) for each in report["tables"]]
-    return races, tables, report["conditions"]
+    return Results(races, tables, report["facts"], report["conditions"])
 
 
 def _portable(value: Any) -> Any:

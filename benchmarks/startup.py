@@ -9,13 +9,14 @@ Every run is a process of its own; a first, uncounted one brings its files into 
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from race import Race, write_json
+from race import Table, write_json
 
 SENTENCE = "The child reads a book ."
 TRANSLATE = "untold translate, one sentence"
@@ -44,10 +45,10 @@ def main() -> None:
             spent = first_answer(command, options.clock)
             if number:  # the first round fills the system's cache
                 seconds[name].append(spent)
-    race = Race("Start-up: seconds until the first answer", seconds, {"starts": 1})
-    print(table(race))
+    found = table(seconds)
+    print(found.text())
     if options.json:
-        write_json(options.json, [race], vars(options))
+        write_json(options.json, [], vars(options), [found])
 
 
 def first_answer(command: Sequence[str], clock: str) -> float:
@@ -68,14 +69,19 @@ def _children_seconds() -> float:
     return spent.children_user + spent.children_system
 
 
-def table(race: Race) -> str:
-    """Words one line for each command: its median, its spread, and what it may take."""
-    lines = [race.title]
-    for name, seconds in race.seconds.items():
-        limit = f"   at most {LIMITS[name]} s" if name in LIMITS else ""
-        middle, spread = race.median(name), f"{min(seconds):.2f} to {max(seconds):.2f}"
-        lines.append(f"{name:<34}{middle:>8.2f} s ({spread} in {len(seconds)} runs){limit}")
-    return "\n".join(lines)
+def table(seconds: Mapping[str, Sequence[float]]) -> Table:
+    """One row for each command: its median, its spread, and what it may take."""
+    rows = [
+        [
+            name,
+            f"{statistics.median(each):.2f}",
+            f"{min(each):.2f} to {max(each):.2f}",
+            LIMITS.get(name, "-"),
+        ]
+        for name, each in seconds.items()
+    ]
+    columns = ["command", "seconds", f"spread of {len(seconds[HELP])} runs", "at most"]
+    return Table("Seconds from the start to the first answer", columns, rows)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ TABLE = Table("limits", ["part", "share"], [["linear", 0.5], ["other", 12345.0]]
 def test_races_and_tables_come_back(tmp_path):
     file = tmp_path / "results" / "race.json"
     write_json(file, [RACE], {"threads": 1}, [TABLE])
-    races, tables, conditions = read_json(file)
-    assert (races, tables) == ([RACE], [TABLE])
+    kept = read_json(file)
+    conditions = kept.conditions
+    assert (kept.races, kept.tables, kept.facts) == ([RACE], [TABLE], {"threads": 1})
     assert {"date", "machine", "versions", "load", "threads", "malloc"} <= conditions.keys()
     assert {"python", "torch", "untold", "commit"} <= conditions["versions"].keys()
     assert {"processor", "cores", "caches", "governor"} <= conditions["machine"].keys()
