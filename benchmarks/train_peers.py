@@ -138,7 +138,9 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
-        self._errors.close()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
 
     def update(self) -> float:
         """Makes one update, and returns the processor's seconds."""
