@@ -21,6 +21,7 @@ from race import Table, write_json
 SENTENCE = "The child reads a book ."
 TRANSLATE = "untold translate, one sentence"
 HELP = "untold --help"
+TORCH = "import torch"
 LIMITS = {HELP: 0.2, TRANSLATE: 2.5}  # seconds by the wall clock, on a quiet machine
 
 
@@ -36,7 +37,7 @@ def main() -> None:
     commands = {
         TRANSLATE: ["-m", "untold", "translate", str(options.model)],
         HELP: ["-m", "untold", "--help"],
-        "import torch": ["-c", "import torch"],
+        TORCH: ["-c", "import torch"],
         "empty Python": ["-c", "pass"],
     }
     seconds: dict[str, list[float]] = {name: [] for name in commands}
@@ -70,17 +71,19 @@ def _children_seconds() -> float:
 
 
 def table(seconds: Mapping[str, Sequence[float]]) -> Table:
-    """One row for each command: its median, its spread, and what it may take."""
+    """One row for each command: its median, its spread, its ratio, and what it may take."""
     rows = [
         [
             name,
             f"{statistics.median(each):.2f}",
             f"{min(each):.2f} to {max(each):.2f}",
+            f"{statistics.median(a / b for a, b in zip(each, seconds[TORCH], strict=True)):.2f} x",
             LIMITS.get(name, "-"),
         ]
         for name, each in seconds.items()
     ]
-    columns = ["command", "seconds", f"spread of {len(seconds[HELP])} runs", "at most"]
+    spread = f"spread of {len(seconds[HELP])} runs"
+    columns = ["command", "seconds", spread, "of import torch", "at most, quiet"]
     return Table("Seconds from the start to the first answer", columns, rows)
 
 
