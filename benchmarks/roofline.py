@@ -113,7 +113,7 @@ def product_speed(form: str, sizes: tuple[int, int, int], is_cold: bool) -> floa
         multiply(x, weight)
 
     with torch.inference_mode():
-        return 2 * m * d_in * d_out / seconds_of(job, rounds=5) / 1e9
+        return 2 * m * d_in * d_out / seconds_of(job, least=0.03, rounds=5) / 1e9
 
 
 def _speeds(tables: Iterable[Table]) -> list[float]:
@@ -169,8 +169,8 @@ def jobs(presets: Iterable[str]) -> Iterable[tuple[str, Callable[[], object]]]:
 
 def share_table(title: str, job: Callable[[], object], machine: Machine) -> Table:
     """Measures a job as it is, and once more operation by operation."""
-    total = seconds_of(job, least=0.2, rounds=5)
-    runs = 3
+    total = seconds_of(job, least=0.2, rounds=3)
+    runs = 2
     counter = WorkCounter.calibrated(machine)
     with counter:
         for _ in range(runs):
