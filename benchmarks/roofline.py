@@ -34,6 +34,7 @@ SHAPES = {  # (d_in, d_out): queries, keys and values; feed-forward; output laye
     "base": ((512, 1536), (512, 2048), (2048, 512), (512, VOCABULARY)),
 }
 ROWS = (1, 4, 64, 1024)  # one hypothesis, a beam, a batch of beams, a batch of training
+TURNS = 5
 SIZES = {"L2": 256e3, "L3": 8e6, "memory": 256e6}
 FORMS: dict[str, Callable[[Tensor, Tensor], tuple[Callable[..., Tensor], Tensor]]] = {
     "linear": lambda weight, _: (F.linear, weight),
@@ -168,16 +169,23 @@ def jobs(presets: Iterable[str]) -> Iterable[tuple[str, Callable[[], object]]]:
 
 
 def share_table(title: str, job: Callable[[], object], machine: Machine) -> Table:
-    """Measures a job as it is, and once more operation by operation."""
-    total = seconds_of(job, least=0.2, rounds=3)
-    runs = 2
-    counter = WorkCounter.calibrated(machine)
-    with counter:
-        for _ in range(runs):
+    """Measures a job as it is and operation by operation, in turns."""
+    totals, counted = [], []
+    for number in range(TURNS + 1):
+        began = time.process_time()
+        job()
+        spent = time.process_time() - began
+        with WorkCounter.calibrated(machine) as counter:
             job()
+        if number:  # the first turn warms up
+            totals.append(spent)
+            counted.append(counter.parts)
+    total = statistics.median(totals)
     found = {
-        name: Part(each.seconds / runs, each.limit / runs, round(each.calls / runs))
-        for name, each in counter.parts.items()
+        name: Part(
+            statistics.median(each[name].seconds for each in counted), part.limit, part.calls
+        )
+        for name, part in counted[0].items()
     }
     rest = total - sum(each.seconds for each in found.values())
     rows = [

@@ -27,6 +27,12 @@ PARTS: dict[str, tuple[str, ...]] = {
     "random numbers": ("random", "bernoulli", "dropout", "uniform"),
     "look-ups": ("embedding", "gather", "index", "scatter", "topk", "sort", "select_backward"),
 }
+_PICKING = (
+    "embedding",
+    "gather",
+    "index_select",
+    "index.Tensor",
+)  # of a large operand a small part
 _TRIALS = 2000
 ELSE = "elementwise and others"
 PYTHON = "Python, autograd and views"
@@ -82,8 +88,7 @@ class WorkCounter(TorchDispatchMode):
         found = func(*args, **(kwargs or {}))
         spent = time.process_time() - began
         if not func.is_view:
-            tensors = [*_tensors(args), *_tensors(kwargs), *_tensors(found)]
-            size = sum({_place(each): _bytes(each) for each in tensors}.values())
+            size = _moved(str(func), (args, kwargs), found)
             part = self.parts.setdefault(part_of(str(func)), Part())
             part.seconds += spent - self.overhead
             part.limit += self.machine.limit(_flops(func, args, kwargs or {}, found), size)
@@ -97,6 +102,14 @@ def part_of(name: str) -> str:
         if any(word in name for word in words):
             return part
     return ELSE
+
+
+def _moved(name: str, given: Any, found: Any) -> int:
+    """Counts the bytes that an operation reads and writes; a look-up reads what it returns."""
+    if any(word in name for word in _PICKING):
+        return 2 * sum(map(_bytes, _tensors(found)))
+    tensors = [*_tensors(given), *_tensors(found)]
+    return sum({_place(each): _bytes(each) for each in tensors}.values())
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -69,6 +69,13 @@ def test_small_operands_move_at_the_speed_of_their_cache():
         assert counter.parts[ELSE].limit == pytest.approx(seconds)
 
 
+def test_a_look_up_moves_what_it_returns_and_not_the_whole_table():
+    table, ids = torch.ones(1000, 4), torch.tensor([7, 8, 9])
+    with WorkCounter(SLOW_MEMORY) as counter:
+        F.embedding(ids, table)
+    assert counter.parts["look-ups"].limit == pytest.approx(2 * 3 * 4 * 4 / 2.0)
+
+
 def test_views_cost_nothing():
     x = torch.ones(6, 5)
     with WorkCounter(MACHINE) as counter:
