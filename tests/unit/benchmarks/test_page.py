@@ -17,7 +17,7 @@ from page import (
 from race import RESULTS, Race, Table, write_json
 
 CURE = "run: python benchmarks/page.py --write"
-PAIR = "<!-- results: {0} begin -->\nold\n<!-- results: {0} end -->"
+PAIR = "<!-- results: {0} begin -->\nstale\n<!-- results: {0} end -->"
 
 
 def test_the_page_is_that_of_the_results():
@@ -53,7 +53,7 @@ def test_a_table_stands_at_its_markers_and_all_others_at_theirs(results):
         f"# Title\n\n{PAIR.format('one')}\n\ntext\n\n{PAIR.format('others')}\n", results
     )
     own, others = page.split("text")
-    assert "old" not in page
+    assert "stale" not in page
     assert "| other | 40.0 | 2.50 x (2.00 to 3.00) |" in own
     assert "Not taking part: slow (it is not installed)." in own
     assert "| other | 40.0 | 0.42 x (0.33 to 0.50) |" in others
