@@ -7,7 +7,7 @@ DEV_INSTALLED := $(VENV)/.installed-dev
 DOCS_INSTALLED := $(VENV)/.installed-docs
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: demo test check fuzz bench docs clean
+.PHONY: demo test check fuzz bench bench-peers bench-check bench-record docs clean
 
 demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 2 cores)
 	$(BIN)/untold demo
@@ -24,15 +24,37 @@ check: $(DEV_INSTALLED)  ## style, types and the direction of imports
 fuzz: $(DEV_INSTALLED)  ## generated input for 10 minutes; SEED=n chooses other cases
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m fuzz --seed $(or $(SEED),1)
 
-bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios
-	$(BIN)/python benchmarks/train.py
-	$(BIN)/python benchmarks/decode.py
-	$(BIN)/python benchmarks/routing.py
-	$(BIN)/python benchmarks/train.py --past-future
-	$(BIN)/python benchmarks/train.py --rnmt
-	$(BIN)/python benchmarks/decode.py --past-future
+RESULTS := benchmarks/results
+bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios, kept in benchmarks/results; then docs/performance.md
+	for preset in tiny base; do \
+	  $(BIN)/python benchmarks/train.py --preset $$preset --json $(RESULTS)/train-$$preset.json && \
+	  $(BIN)/python benchmarks/train.py --preset $$preset --past-future \
+	    --json $(RESULTS)/train-past-future-$$preset.json && \
+	  $(BIN)/python benchmarks/decode.py --preset $$preset --json $(RESULTS)/decode-$$preset.json \
+	  || exit 1; \
+	done
+	$(BIN)/python benchmarks/decode.py --past-future --json $(RESULTS)/decode-past-future.json
+	$(BIN)/python benchmarks/train.py --rnmt --json $(RESULTS)/train-rnmt.json
+	$(BIN)/python benchmarks/routing.py --json $(RESULTS)/routing.json
+	$(BIN)/python benchmarks/roofline.py --json $(RESULTS)/roofline.json
+	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/threads.py
+	$(BIN)/python benchmarks/page.py --write
+
+bench-peers: $(BENCH_INSTALLED)  ## training beside other toolkits, in environments of their own
+	$(BIN)/python benchmarks/peer_environments.py
+	for preset in tiny base; do for malloc in default raised; do \
+	  $(BIN)/python benchmarks/train_peers.py --preset $$preset --malloc $$malloc \
+	    --json $(RESULTS)/train-peers-$$preset-$$malloc.json || exit 1; \
+	done; done
+	$(BIN)/python benchmarks/page.py --write
+
+bench-check: $(BENCH_INSTALLED)  ## fails if a kernel has lost more than 10 % of its speed
+	$(BIN)/python benchmarks/guard.py
+
+bench-record: $(BENCH_INSTALLED)  ## records the speed of the kernels for bench-check
+	$(BIN)/python benchmarks/guard.py --record
 
 docs: $(DOCS_INSTALLED)  ## the documentation as a site in site/
 	$(BIN)/zensical build

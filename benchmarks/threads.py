@@ -138,15 +138,13 @@ def work(past_future: bool, seconds: float) -> None:
     """Train for some seconds whenever a line arrives, and print the target tokens a second."""
     from contenders import UntoldTraining
     from untold.config import load_config
-    from workload import read_workload, training_batches
+    from workload import small_workload, training_batches
 
     settings = ["model.separator.kind=gdr"] if past_future else []
     with as_file(files("untold.commands") / "demo.toml") as path:
         config = load_config(path, settings)
     size = 1000
-    workload = read_workload(
-        argparse.Namespace(source=None, target=None, pairs=2000, vocabulary=size)
-    )
+    workload = small_workload(size)
     batches = training_batches(workload, config.train.batch_tokens, 8)
     model = UntoldTraining(config, size, workload)
     for batch in batches[:2]:

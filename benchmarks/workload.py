@@ -12,7 +12,7 @@ from untold.corpus.grammars import load_grammar
 from untold.corpus.readers import read_pairs
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
 
-__all__ = ["Workload", "add_options", "read_workload", "training_batches"]
+__all__ = ["Workload", "add_options", "read_workload", "small_workload", "training_batches"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ def read_workload(options: Namespace, tokenizers: Tokenizers | None = None) -> W
     sources = tokenizers.source.encode([source for source, _ in texts])
     targets = tokenizers.target.encode([target for _, target in texts])
     return Workload(list(zip(sources, targets, strict=True)), tokenizers)
+
+
+def small_workload(vocabulary: int, pairs: int = 2000) -> Workload:
+    """Pairs of the embedded grammar, for what has no options."""
+    return read_workload(Namespace(source=None, target=None, pairs=pairs, vocabulary=vocabulary))
 
 
 def training_batches(workload: Workload, batch_tokens: int, count: int) -> list[Batch]:

@@ -5,6 +5,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
@@ -28,6 +29,7 @@ from untold.commands.train import train
 from untold.commands.translate import translate
 from untold.errors import escape_controls, one_line
 from untold.failures import MISTAKE, explain_failure
+from untold.feedback import show_on
 from untold.stopping import stop_on_signals
 from untold.terminal.standard_streams import decode_argument, safe_streams
 from untold.threads import choose_at_startup
@@ -117,9 +119,17 @@ def options(
     if context.invoked_subcommand is None:
         print(context.get_help())
         return
+    context.with_resource(_display(progress))
+
+
+def _display(progress: Literal["auto", "plain", "none"]) -> AbstractContextManager[None]:
+    """Chooses the display; rich is not imported for one that nobody would see."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if progress == "none" or (progress == "auto" and not is_terminal):
+        return show_on(None)
     from untold.report.progress_display import show
 
-    context.with_resource(show(progress))
+    return show(progress)
 
 
 def main() -> None:

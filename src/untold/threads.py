@@ -6,7 +6,7 @@ the processor that the thread it waits for needs, and training becomes up to a h
 
 OpenMP reads its settings once, when torch is imported. So `choose_at_startup` runs before that and
 imports nothing heavy. The number of threads may change later: `ThreadKeeper` changes it during
-training. docs/performance.md describes the rule and how to measure it.
+training. docs/threads.md describes the rule and how to measure it.
 """
 
 import os

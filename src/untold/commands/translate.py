@@ -17,7 +17,7 @@ from untold.feedback import active_display, task
 from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
-    from untold.translator import Translator
+    from untold.translator import Translation, Translator
 
 __all__ = ["translate"]
 
@@ -47,8 +47,6 @@ def translate(
     as_json: AsJson = False,
 ) -> None:
     """Translate lines of text, in their order, as they arrive."""
-    from untold.report.json_records import translation_record
-
     check_link_file(align, file)
     given = {"beam": beam, "nbest": nbest, "int8": int8 or None}
     translator = load_translator([model, *(ensemble or [])], settings, **given)
@@ -59,13 +57,19 @@ def translate(
         groups = translator.stream_groups(lines, copying=as_json, assignments=as_json)
         for number, translation in enumerate(write_links(align, translator, groups)):
             if as_json:
-                print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
+                _print_record(translation)
             elif translator.decode.nbest > 1:
                 for each in (translation, *translation.alternatives):
                     print(f"{number} ||| {each.text} ||| {each.score:.4f}", flush=True)
             else:
                 print(translation.text, flush=True)
             printed = number + 1
+
+
+def _print_record(translation: "Translation") -> None:
+    from untold.report.json_records import translation_record
+
+    print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
 
 
 @contextmanager

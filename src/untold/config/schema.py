@@ -1,9 +1,13 @@
 """Lists the sections and settings that a configuration can have, with what each may be."""
 
+import ast
+import functools
+import itertools
 import json
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import getdoc
+from inspect import getdoc, getsource
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
@@ -100,6 +104,29 @@ def _default(field: FieldInfo) -> str | None:
 
 def _meaning(section: type[BaseModel], name: str) -> str:
     """Reads the docstring of a setting; a class that changes a default inherits it."""
-    fields = (vars(kind).get("__pydantic_fields__", {}).get(name) for kind in section.__mro__)
-    texts = (field.description for field in fields if field is not None)
+    kinds = (kind for kind in section.__mro__ if issubclass(kind, BaseModel))
+    texts = (_docstrings(kind).get(name) for kind in kinds)
     return " ".join(next((text for text in texts if text), "").split())
+
+
+@functools.lru_cache
+def _docstrings(section: type[BaseModel]) -> dict[str, str]:
+    """Reads the string below each setting of a class.
+
+    pydantic could do so for every class as it is made, but most commands never ask for them, and
+    reading all sources takes a tenth of the time in which a command starts.
+    """
+    try:
+        (definition,) = ast.parse(textwrap.dedent(getsource(section))).body
+    except (OSError, TypeError):  # a class without a file
+        return {}
+    found = {}
+    lines = definition.body if isinstance(definition, ast.ClassDef) else []
+    for setting, text in itertools.pairwise(lines):
+        match setting, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(meaning))),
+            ):
+                found[name] = meaning
+    return found

@@ -55,7 +55,6 @@ class Section(BaseModel):
         extra="forbid",
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,  # the docstring below a setting says what it means
     )
 
     @classmethod

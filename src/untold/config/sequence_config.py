@@ -59,7 +59,9 @@ class SequenceConfig(Section):
     @field_validator("reward")
     @classmethod
     def _is_a_reward(cls, value: str) -> str:
-        if _CALLABLE.fullmatch(value) or metric_has(value, "sentence_scores"):
+        # Every saved model has the default, and to look at it would import sacreBLEU.
+        is_default = value == cls.model_fields["reward"].default
+        if is_default or _CALLABLE.fullmatch(value) or metric_has(value, "sentence_scores"):
             return value
         known = metrics_with("sentence_scores")
         close = difflib.get_close_matches(value, known, n=1)
