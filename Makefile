@@ -30,10 +30,12 @@ bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios, kept in benchmarks/re
 	  $(BIN)/python benchmarks/train.py --preset $$preset --json $(RESULTS)/train-$$preset.json && \
 	  $(BIN)/python benchmarks/train.py --preset $$preset --past-future \
 	    --json $(RESULTS)/train-past-future-$$preset.json && \
-	  $(BIN)/python benchmarks/decode.py --preset $$preset --json $(RESULTS)/decode-$$preset.json \
+	  $(BIN)/python benchmarks/decode.py --preset $$preset --json $(RESULTS)/decode-$$preset.json && \
+	  $(BIN)/python benchmarks/decode.py --preset $$preset --past-future \
+	    --json $(RESULTS)/decode-past-future-$$preset.json \
 	  || exit 1; \
 	done
-	$(BIN)/python benchmarks/decode.py --past-future --json $(RESULTS)/decode-past-future.json
+	$(BIN)/python benchmarks/decode.py --preset base --int8 --json $(RESULTS)/decode-int8-base.json
 	$(BIN)/python benchmarks/train.py --rnmt --json $(RESULTS)/train-rnmt.json
 	$(BIN)/python benchmarks/routing.py --json $(RESULTS)/routing.json
 	$(BIN)/python benchmarks/roofline.py --json $(RESULTS)/roofline.json

@@ -36,7 +36,12 @@ PICTURES: dict[str, tuple[str, ...]] = {
         "train-peers-base-default",
         "train-peers-base-raised",
     ),
-    "past-future": ("train-past-future-tiny", "train-past-future-base", "decode-past-future"),
+    "past-future": (
+        "train-past-future-tiny",
+        "train-past-future-base",
+        "decode-past-future-tiny",
+        "decode-past-future-base",
+    ),
     "decoding": ("decode-tiny", "decode-base"),
 }
 OURS, THEIRS = "#0b6e4f", "#9aa5b1"
