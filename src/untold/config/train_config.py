@@ -65,6 +65,9 @@ class TrainConfig(Section):
     """Whether the loss of a bag is the sum over its words, as in the paper, or their mean."""
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     """The share of steps, drawn at random, whose bags are computed."""
+    vocabulary_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    """The share of the words outside a batch, drawn at random, over which bags and lexicon are
+    normalised; 1 takes all."""
     bca_weight: Weight = 0.0
     """The weight of the content agreement of capsules and decoder states."""
     ends_weight: Weight = 0.5
