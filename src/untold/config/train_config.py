@@ -33,6 +33,9 @@ class TrainConfig(Section):
     """Passes over the corpus after which the run ends, if steps do not end it before."""
     batch_tokens: BatchTokens = 4096
     """The most tokens of a batch on either side, padding counted."""
+    batch_order: Literal["longer_side", "target"] = "longer_side"
+    """By which length pairs are sorted before they are cut into batches; runs of older versions
+    go on with target, which pads the source more."""
     accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Batches of one update, over all processes."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 7e-4

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["squash", "squash_gradient"]
+__all__ = ["length", "squash", "squash_gradient"]
 
 _SHORTEST = 1e-6
 
@@ -18,7 +18,7 @@ def squash(s: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
 
 def squash_gradient(s: Float[Tensor, "*b c"], grad: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
     """Returns f (grad + (1/n - n) f (u . grad) u), with u = s/n and f = n / (1 + n^2)."""
-    norm = _length(s)
+    norm = length(s)
     factor = 1 / (norm + 1 / norm)
     unit = s / norm
     along = (unit * grad).sum(-1, keepdim=True)
@@ -29,7 +29,7 @@ class _Squash(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, s: Tensor) -> Tensor:
         ctx.save_for_backward(s)
-        norm = _length(s)
+        norm = length(s)
         return s / (norm + 1 / norm)
 
     @staticmethod
@@ -37,7 +37,7 @@ class _Squash(torch.autograd.Function):
         return squash_gradient(ctx.saved_tensors[0], grads[0])
 
 
-def _length(s: Tensor) -> Tensor:
+def length(s: Float[Tensor, "*b c"]) -> Float[Tensor, "*b 1"]:
     """Returns the norm; it is never zero, and finite if s is, as a sum of squares would not be."""
     norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
     if s.device.type == "cpu" and bool(norm.isfinite().all()):

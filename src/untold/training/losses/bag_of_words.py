@@ -119,17 +119,16 @@ def sentence_bags(
 def bag_loss(
     capsules: Float[Tensor, "n w"],
     head: nn.Linear,
-    embedding: Float[Tensor, "v d"],
+    vocabulary: BagVocabulary,
     bag: tuple[Float[Tensor, " n"], Float[Tensor, "n d"]],
     weights: Float[Tensor, " n"],
-    bias: Float[Tensor, " v"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Sums weight times -log p(bag) over n positions, with p = softmax(E W capsules + bias).
+    """Sums weight times -log p(bag) over n positions, with p = softmax(E W capsules).
 
-    `bag` holds counts and sums of the positions, as in Bags. The bias is no part of the likelihood
-    of a word: it says how many words each row stands for.
+    `bag` holds counts and sums of the positions, as in Bags.
     """
     counts, sums = bag
+    embedding, bias = vocabulary.embedding, vocabulary.sample.log_weights
     mapped = head(capsules)
     if capsules.shape[1] < embedding.shape[1]:  # (E W) Omega has fewer products than E (W Omega)
         log_z = weighted_log_partition(capsules, embedding @ head.weight, counts * weights, bias)
@@ -149,8 +148,7 @@ def mean_bag_loss(
     With train.bow_share below one it computes a random sample of the steps and scales their sum,
     so that its mean is right.
     """
-    embedding, bias = vocabulary.embedding, vocabulary.sample.log_weights
-    per_step = steps.to(embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
+    per_step = steps.to(vocabulary.embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
     chosen, scale = steps.flatten().nonzero().flatten(), 1.0
     if config.bow_share < 1.0 and len(chosen):
         count = max(1, round(config.bow_share * len(chosen)))
@@ -163,7 +161,7 @@ def mean_bag_loss(
         mean = config.bow_reduction == "mean"
         share = weights / counts.clamp(min=1) if mean else weights
         picked = vectors.flatten(0, 1)[chosen]
-        total = total + bag_loss(picked, head, embedding, (counts, sums), share, bias)
+        total = total + bag_loss(picked, head, vocabulary, (counts, sums), share)
     return total
 
 

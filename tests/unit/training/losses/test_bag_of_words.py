@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from toys import EOS, PAD, collate
+from untold.models.word_sample import draw_words
 from untold.training.losses import cross_entropy as losses
-from untold.training.losses.bag_of_words import bag_loss, sentence_bags
+from untold.training.losses.bag_of_words import BagVocabulary, bag_loss, sentence_bags
 from untold.training.losses.counterfactual import TargetWords
 from untold.training.losses.cross_entropy import weighted_log_partition
 
@@ -26,6 +27,11 @@ WINDOWS = {
 def whole_sentences(*sentences):
     batch = collate([([5], list(words)) for words in sentences], range(len(sentences)))
     return TargetWords(batch.labels, batch.target_mask, batch.labels, batch.target_mask)
+
+
+def whole(embedding):
+    """The vocabulary of all rows."""
+    return BagVocabulary(draw_words(torch.tensor([0]), len(embedding), 1.0), embedding)
 
 
 def contents(words):
@@ -87,7 +93,7 @@ def test_a_sentence_of_two_words_by_hand(window, past, future):
     nn.init.ones_(head.weight)
     for bags, expected in zip(sentence_bags(words, embedding, window), (past, future), strict=True):
         bag = bags.counts[0], bags.sums[0]
-        loss = bag_loss(torch.ones(3, 1), head, embedding, bag, torch.ones(3))
+        loss = bag_loss(torch.ones(3, 1), head, whole(embedding), bag, torch.ones(3))
         assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
 
 
@@ -110,7 +116,7 @@ def test_the_loss_is_log_softmax_word_by_word_in_value_and_gradient(
 
     sums = torch.stack([embedding[bag].sum(0) for bag in bags])
     counts = torch.tensor([len(bag) for bag in bags], dtype=torch.float64)
-    ours = bag_loss(capsules, head, embedding, (counts, sums), weights)
+    ours = bag_loss(capsules, head, whole(embedding), (counts, sums), weights)
     log_p = (embedding @ head.weight @ capsules.T).T.log_softmax(-1)
     plain = torch.zeros((), dtype=torch.float64)
     for k, bag in enumerate(bags):
