@@ -6,8 +6,8 @@
 
 It computes what GuidedRouting.route says operation by operation, which the tests compare it with.
 It is faster because products add to what is there, only queries, assignments and capsules are kept
-for the gradients, and the last round squashes only the capsules that something reads. Shape letters are those
-of capsule_routing.py.
+for the gradients, and the last round squashes only the capsules that something reads. Shape
+letters are those of capsule_routing.py.
 """
 
 from dataclasses import dataclass

@@ -129,14 +129,16 @@ def test_the_loss_is_log_softmax_word_by_word_in_value_and_gradient(
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 512])
 @pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
-def test_the_log_partition_is_logsumexp_over_any_chunks(rows_at_once, wanted, monkeypatch):
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_log_partition_is_logsumexp_over_any_chunks(rows_at_once, wanted, biased, monkeypatch):
     monkeypatch.setattr(losses, "_ROWS_AT_ONCE", rows_at_once)
     states = (3 * torch.arange(11 * 7).sin()).view(11, 7).double().requires_grad_(wanted[0])
     embedding = (2 * torch.arange(V * 7).cos()).view(V, 7).double().requires_grad_(wanted[1])
     weights = torch.arange(11).double() - 2.5  # also zero, also negative
     inputs = [x for x in (states, embedding) if x.requires_grad]
-    ours = weighted_log_partition(states, embedding, weights)
-    plain = torch.logsumexp(states @ embedding.T, -1) @ weights
+    bias = torch.arange(V).sin().double() if biased else None
+    ours = weighted_log_partition(states, embedding, weights, bias)
+    plain = torch.logsumexp(states @ embedding.T + (bias if biased else 0), -1) @ weights
     torch.testing.assert_close(ours, plain)
     found = torch.autograd.grad(ours * 0.25, inputs)
     torch.testing.assert_close(found, torch.autograd.grad(plain * 0.25, inputs))
@@ -148,3 +150,16 @@ def test_the_log_partition_is_finite_at_logits_of_any_size():
     value = weighted_log_partition(states, embedding, torch.ones(2))
     value.backward()
     assert bool(value.isfinite()) and bool(states.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_bags_of_a_sample_of_the_vocabulary_are_those_of_all_of_it(window):
+    """The words of a bag are certain; only its normaliser is estimated."""
+    torch.manual_seed(1)
+    words, embedding = whole_sentences([5, 6, 7, 6], [8]), torch.randn(V, 3)
+    sample = draw_words(words.labels, V, 0.2)
+    assert len(sample.ids) < V
+    sampled = BagVocabulary(sample, embedding[sample.ids]).bags(words, window)
+    for one, other in zip(sampled, sentence_bags(words, embedding, window), strict=True):
+        assert torch.equal(one.counts, other.counts)
+        torch.testing.assert_close(one.sums, other.sums)
