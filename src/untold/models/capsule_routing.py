@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
-from untold.models.fused_routing import RoutingForm, dot_routing
+from untold.models.kernels.fused_routing import RoutingForm, dot_routing
+from untold.models.kernels.squashing import squash
 from untold.models.layers import sigmoid_scores
-from untold.models.squashing import squash
 
 __all__ = [
     "DotAgreement",

@@ -17,7 +17,7 @@ from untold.models.capsule_routing import (
     MlpAgreement,
     Routed,
 )
-from untold.models.squashing import squash
+from untold.models.kernels.squashing import squash
 
 __all__ = ["literal_routing", "split_routing"]
 

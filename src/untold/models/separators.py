@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
 from untold.models.capsule_routing import Routed, Separator
-from untold.models.squashing import squash
+from untold.models.kernels.squashing import squash
 
 __all__ = ["AttentionSeparator", "ClassifierSeparator"]
 

@@ -36,7 +36,7 @@ from torch.nn.functional import embedding, pad
 
 from untold.categories import PAST
 from untold.corpus.batching import Batch
-from untold.models.word_sample import draw_words
+from untold.models.kernels.word_sample import draw_words
 
 __all__ = ["Links", "TranslationTable", "find_links", "log_totals", "plain_log_totals"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from toys import EOS, PAD, collate
-from untold.models.word_sample import draw_words
+from untold.models.kernels.word_sample import draw_words
 from untold.training.losses import cross_entropy as losses
 from untold.training.losses.bag_of_words import BagVocabulary, bag_loss, sentence_bags
 from untold.training.losses.counterfactual import TargetWords

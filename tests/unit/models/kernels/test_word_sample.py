@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untold.models.word_sample import draw_words
+from untold.models.kernels.word_sample import draw_words
 
 
 @settings(deadline=None)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from untold.models.squashing import length
+from untold.models.kernels.squashing import length
 
 __all__ = ["RoutingForm", "dot_routing"]
 
