@@ -4,7 +4,7 @@
 
 State z_t has read y_<t and predicts y_t. The embeddings of a bag add up to one vector S_t, a
 running sum over the sentence, so the loss is N_t log Z_t - u_t . S_t and needs no (t, t) matrix.
-With train.vocabulary_share below one, Z_t is estimated from some words (models/kernels/word_sample.py).
+With train.vocabulary_share below one, Z_t is estimated: see models/kernels/word_sample.py.
 """
 
 from collections.abc import Sequence
