@@ -21,6 +21,7 @@ from toys import (
     words,
 )
 from untold.config import TrainConfig
+from untold.corpus.batching import plan_epoch, plan_epoch_by_target
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
@@ -120,6 +121,19 @@ def test_the_gradient_is_that_of_one_big_batch_per_token(make):
     for name in found:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-12)
     assert not all(torch.allclose(found[name], other[name], rtol=1e-3) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("order", "plan"), [("longer_side", plan_epoch), ("target", plan_epoch_by_target)]
+)
+def test_batches_come_in_the_order_of_the_setting(make, order, plan):
+    trainer = make(batch_order=order)
+    config, found = trainer.config, trainer._epoch_plan(2)
+    expected = plan(trainer.store, config.batch_tokens, config.seed, 2)
+    assert found.order.tolist() == expected.order.tolist()
+    other = {plan_epoch: plan_epoch_by_target, plan_epoch_by_target: plan_epoch}[plan]
+    another = other(trainer.store, config.batch_tokens, config.seed, 2)
+    assert found.order.tolist() != another.order.tolist(), "the control"
 
 
 def test_the_norm_is_clipped_to_the_limit(make):
