@@ -1,12 +1,13 @@
 """A plan partitions the corpus, keeps to its limit, and is determined by (seed, epoch)."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toys import BOS, EOS, PAD, collate
-from untold.corpus.batching import plan_by_length, plan_epoch
+from untold.corpus.batching import plan_by_length, plan_epoch, plan_epoch_by_target
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=60)
 
@@ -28,11 +29,12 @@ def batches_of(plan):
     return [plan.indices(number).tolist() for number in range(len(plan))]
 
 
+@pytest.mark.parametrize("plan", [plan_epoch, plan_epoch_by_target])
 @settings(deadline=None)
 @given(LENGTHS, st.integers(1, 200), st.integers(0, 2**40), st.integers(0, 99), st.booleans())
-def test_each_pair_exactly_once_and_within_the_limit(pairs, limit, seed, epoch, shuffle):
+def test_each_pair_exactly_once_and_within_the_limit(plan, pairs, limit, seed, epoch, shuffle):
     store = Lengths(pairs)
-    batches = batches_of(plan_epoch(store, limit, seed, epoch, shuffle=shuffle))
+    batches = batches_of(plan(store, limit, seed, epoch, shuffle=shuffle))
     assert sorted(index for batch in batches for index in batch) == list(range(len(pairs)))
     for batch in batches:
         for side in (0, 1):

@@ -13,7 +13,8 @@ from toys import fill
 from untold.config import SEPARATORS, SeparatorConfig
 from untold.models import layers
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import squash, uniform_routing
+from untold.models.capsule_routing import uniform_routing
+from untold.models.kernels.squashing import squash
 from untold.models.plain_routing import literal_routing, split_routing
 
 KINDS = {
@@ -79,11 +80,15 @@ def fast(separator, states, mask, guide):
 
 
 def values_and_gradients(route, separator, states, mask, guide):
-    """Capsules, assignments, and the gradients of a mixture that weighs all sentences alike."""
+    """Capsules, assignments, and the gradients of a mixture that weighs all sentences alike.
+
+    The redundant capsules do not count, since nothing reads them.
+    """
     separator.zero_grad()
     states, guide = (x.detach().clone().requires_grad_() for x in (states, guide))
     routed = route(separator, states, mask, guide)
-    capsules = routed.capsules * waves(*routed.capsules.shape[1:], start=0.2)
+    read = routed.capsules[:, :, : sum(separator.counts[:2])]
+    capsules = read * waves(*read.shape[1:], start=0.2)
     shares = routed.assignments.square() * waves(1, guide.shape[1], 1, sum(separator.counts))
     (capsules.sum() + shares.sum()).backward()
     inputs = {"states": states, "guide": guide} | dict(separator.named_parameters())
@@ -91,7 +96,7 @@ def values_and_gradients(route, separator, states, mask, guide):
         name: torch.zeros_like(x) if x.grad is None else x.grad.clone()
         for name, x in inputs.items()
     }
-    values = {"capsules": routed.capsules, "assignments": routed.assignments}
+    values = {"capsules": read, "assignments": routed.assignments}
     return {name: value.detach() for name, value in values.items()} | gradients
 
 
@@ -112,6 +117,30 @@ def test_routing_is_the_paper_s_written_out(name, shape, tile):
     with patch.object(layers, "_TILE", tile):
         found = values_and_gradients(fast, separator, *inputs)
     agree(found, values_and_gradients(literal_routing, separator, *inputs))
+
+
+@QUICK
+@given(shape=SHAPES.filter(lambda shape: shape.iterations > 1), with_prior=st.booleans())
+def test_fused_routing_is_routing_operation_by_operation(shape, with_prior):
+    """In all values and gradients, those of the prior among them."""
+    separator, inputs = make("gdr-dot", shape), problem(shape)
+    size = (len(shape.lengths), sum(shape.counts), shape.positions, max(shape.lengths))
+    prior = (3 * waves(*size, start=0.9)).requires_grad_() if with_prior else None
+
+    def fused(separator, states, mask, guide):
+        return separator(separator.cast(states, mask), mask, guide, prior)
+
+    def by_operations(separator, states, mask, guide):
+        guided = separator.agreement.guided(guide)
+        return separator.route(separator.cast(states, mask), mask, guided, prior)
+
+    found = []
+    for route in (fused, by_operations):
+        values = values_and_gradients(route, separator, *inputs)
+        if prior is not None:
+            values["prior"], prior.grad = prior.grad, None
+        found.append(values)
+    agree(*found)
 
 
 @QUICK

@@ -302,11 +302,14 @@ def test_a_saved_configuration_keeps_what_was_done_before_a_setting_existed() ->
     values = {"model": {"separator": {"kind": "gdr"}}}
     new = parse_config(values)
     assert new.model.separator.token_coverage and new.train.short_spans == 0.6
+    assert (new.train.vocabulary_share, new.train.batch_order) == (0.1, "longer_side")
     saved = json.loads(new.model_dump_json())
     assert parse_config_json(json.dumps(saved), "here") == new
     del saved["model"]["separator"]["token_coverage"], saved["train"]["short_spans"]
+    del saved["train"]["vocabulary_share"], saved["train"]["batch_order"]
     old = parse_config_json(json.dumps(saved), "here")
     assert not old.model.separator.token_coverage and old.train.short_spans == 0
+    assert (old.train.vocabulary_share, old.train.batch_order) == (1.0, "target")
     assert not parse_config({"model": {"separator": {"preset": "paper"}}}).model.separator.coverage
 
 

@@ -32,7 +32,7 @@ __all__ = [
 # Settings that are newer than some saved models, with what was done before there was a choice.
 _OLDER_SETTINGS: Mapping[str, Any] = {
     "model": {"separator": {"token_coverage": False}},
-    "train": {"short_spans": 0.0},
+    "train": {"short_spans": 0.0, "vocabulary_share": 1.0, "batch_order": "target"},
 }
 
 

@@ -63,6 +63,11 @@ IDLE_RULES = (
         "the model has no separator: set model.separator.kind",
     ),
     IdleRule(
+        _keys("train", "vocabulary_share"),
+        lambda config: config.model.separator.kind == "none" and not config.train.word_prediction,
+        "no loss is normalised over a sample: set model.separator.kind",
+    ),
+    IdleRule(
         _keys("train", "past_layer_weight future_layer_weight"),
         lambda config: config.model.backbone != "pfrnn",
         'it is for model.backbone = "pfrnn"',

@@ -27,6 +27,7 @@ __all__ = [
     "pad_rows",
     "plan_by_length",
     "plan_epoch",
+    "plan_epoch_by_target",
 ]
 
 Ids = Sequence[int] | np.ndarray
@@ -171,17 +172,54 @@ def plan_epoch(
 ) -> BatchPlan:
     """Plans every pair once, in batches of at most batch_tokens padded tokens on either side.
 
-    A pair that is longer than that makes a batch of its own.
+    A pair that is longer than that makes a batch of its own. Pairs are sorted by their longer side,
+    which the limit counts, and among equal ones by the difference of both, up and down in turn: so
+    both sides of neighbours are alike, and little of either side is padding.
     """
+    source, target = _lengths(store)
+    longer, difference = np.maximum(source, target), target - source
+    difference = np.where(longer % 2, difference, -difference)
+    return _plan((source, target), batch_tokens, (difference, longer), _Draws(seed, epoch, shuffle))
+
+
+def plan_epoch_by_target(
+    store: PairStore, batch_tokens: int, seed: int, epoch: int, *, shuffle: bool = True
+) -> BatchPlan:
+    """Plans an epoch with pairs sorted by target and then by source, as older versions did."""
+    sides = _lengths(store)
+    return _plan(sides, batch_tokens, sides, _Draws(seed, epoch, shuffle))
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Says what fixes the random order of an epoch."""
+
+    seed: int
+    epoch: int
+    shuffle: bool
+
+
+def _lengths(store: PairStore) -> tuple[np.ndarray, np.ndarray]:
+    """Counts the tokens of each source and each target, EOS included."""
     source = np.asarray(store.source_lengths, dtype=np.int64) + 1
-    target = np.asarray(store.target_lengths, dtype=np.int64) + 1
-    generator = np.random.default_rng([seed, epoch])
-    order = generator.permutation(len(source)) if shuffle else np.arange(len(source))
+    return source, np.asarray(store.target_lengths, dtype=np.int64) + 1
+
+
+def _plan(
+    sides: tuple[np.ndarray, np.ndarray],
+    batch_tokens: int,
+    keys: tuple[np.ndarray, np.ndarray],
+    draws: _Draws,
+) -> BatchPlan:
+    """Sorts the pairs by keys, of which the last counts most, and cuts them into batches."""
+    source, target = sides
+    generator = np.random.default_rng([draws.seed, draws.epoch])
+    order = generator.permutation(len(source)) if draws.shuffle else np.arange(len(source))
     # Stable: pairs of equal lengths stay shuffled, so that batches differ between epochs.
-    order = order[np.lexsort((source[order], target[order]))]
+    order = order[np.lexsort((keys[0][order], keys[1][order]))]
     starts = _cut(source[order], target[order], batch_tokens)
     count = len(starts) - 1
-    batches = generator.permutation(count) if shuffle else np.arange(count)
+    batches = generator.permutation(count) if draws.shuffle else np.arange(count)
     return BatchPlan(order, starts, batches)
 
 

@@ -12,7 +12,6 @@ positions or beams, c width of a capsule, d width of the model.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,6 +19,8 @@ from torch import Tensor, nn
 
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
+from untold.models.kernels.fused_routing import RoutingForm, dot_routing
+from untold.models.kernels.squashing import squash
 from untold.models.layers import sigmoid_scores
 
 __all__ = [
@@ -30,12 +31,9 @@ __all__ = [
     "Routed",
     "RoutingPrior",
     "Separator",
-    "squash",
-    "squash_gradient",
     "uniform_routing",
 ]
 
-_SHORTEST = 1e-6
 # Products of two such numbers, summed over any width, stay finite in fp32.
 _LARGEST = 1e15
 _STRENGTH = 4.0  # initial strength of the prior: a covered word begins as past, another as future
@@ -43,12 +41,14 @@ _STRENGTH = 4.0  # initial strength of the prior: a covered word begins as past,
 
 @dataclass(frozen=True)
 class Routed:
-    """Holds the capsules j (past, future, redundant) and the share of every word in each.
+    """Holds capsules (past, future, redundant) and the share of every word in each.
 
     The assignments are those that the capsules were last filled with. They are zero on padding.
+    A separator may leave out the redundant capsules, which nothing reads, but not their
+    assignments.
     """
 
-    capsules: Float[Tensor, "b t j c"]  # shorter than one
+    capsules: Float[Tensor, "b t r c"]  # shorter than one
     assignments: Float[Tensor, "b t i j"]
 
 
@@ -118,12 +118,27 @@ class GuidedRouting(Separator):
         prior: Float[Tensor, "b j t i"] | None = None,
     ) -> Routed:
         """Runs the rounds after the first; assignments sum to one over the capsules."""
-        agreement = self.agreement
-        if agreement is None:
+        if self.agreement is None:
             return uniform_routing(votes[0], mask, guide.shape[1])
-        cast, first, *rest = votes
+        guided = self.agreement.guided(guide.clamp(-_LARGEST, _LARGEST))
+        if not (torch.is_grad_enabled() and isinstance(self.agreement, DotAgreement)):
+            return self.route(votes, mask, guided, prior)
+        form = RoutingForm(self.rounds, sum(self.counts[:2]), self.agreement.scale)
+        learnt = guided, self.agreement.capsule.weight
+        capsules, assignments = dot_routing(form, votes, learnt, mask, prior)
+        return Routed(capsules.transpose(1, 2), assignments.permute(0, 2, 3, 1))
+
+    def route(
+        self,
+        votes: tuple[Tensor, ...],
+        mask: Bool[Tensor, "b i"],
+        guided: Float[Tensor, "b _ t c"],
+        prior: Float[Tensor, "b j t i"] | None = None,
+    ) -> Routed:
+        """Routes operation by operation; `guided` is the guide as the agreement sees it."""
+        agreement, (cast, first, *rest) = self.agreement, votes
+        assert agreement is not None
         keys = rest[0] if rest else cast
-        guided = agreement.guided(guide.clamp(-_LARGEST, _LARGEST))
         logits = agreement.scores(keys, first + guided)
         if prior is not None:
             logits = logits + prior
@@ -284,42 +299,8 @@ class RoutingPrior(nn.Module):
         self, words: Float[Tensor, "b j i"], covered: Float[Tensor, "b t i"]
     ) -> Float[Tensor, "b j t i"]:
         """Returns what is added to the logits of the routing."""
-        return self.strength[:, None, None] * (covered[:, None] - 0.5) + words[:, :, None]
-
-
-def squash(s: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
-    """Returns s n / (1 + n^2) with n = |s|: the same direction, shorter than one, flat at zero."""
-    return _Squash.apply(s)
-
-
-def squash_gradient(s: Float[Tensor, "*b c"], grad: Float[Tensor, "*b c"]) -> Float[Tensor, "*b c"]:
-    """Returns f (grad + (1/n - n) f (u . grad) u), with u = s/n and f = n / (1 + n^2)."""
-    norm = _length(s)
-    factor = 1 / (norm + 1 / norm)
-    unit = s / norm
-    along = (unit * grad).sum(-1, keepdim=True)
-    return torch.addcmul(grad, unit, along * (1 / norm - norm) * factor).mul_(factor)
-
-
-class _Squash(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, s: Tensor) -> Tensor:
-        ctx.save_for_backward(s)
-        norm = _length(s)
-        return s / (norm + 1 / norm)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return squash_gradient(ctx.saved_tensors[0], grads[0])
-
-
-def _length(s: Tensor) -> Tensor:
-    """Returns the norm; it is never zero, and finite if s is, as a sum of squares would not be."""
-    norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    if s.device.type == "cpu" and bool(norm.isfinite().all()):
-        return norm.clamp_(min=_SHORTEST)
-    size = s.abs().amax(-1, keepdim=True).clamp(min=1.0)
-    return (torch.linalg.vector_norm(s / size, dim=-1, keepdim=True) * size).clamp(min=_SHORTEST)
+        strength, centred = self.strength[:, None, None], covered[:, None] - 0.5
+        return torch.addcmul(words[:, :, None], strength, centred)
 
 
 def uniform_routing(

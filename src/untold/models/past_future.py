@@ -9,6 +9,7 @@ without them translates the same.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -72,9 +73,9 @@ class PastFuture(nn.Module):
     def damp(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Returns x, but lets only a share of its gradient through to the backbone."""
         share = self.backbone_gradient
-        if share == 1.0:
+        if share == 1.0 or not x.requires_grad:
             return x
-        return x.detach() if share == 0.0 else x.detach() + share * (x - x.detach())
+        return x.detach() if share == 0.0 else _Damped.apply(x, share)
 
     def cast(self, source: Source) -> Source:
         """Adds to the source all that separation needs and that no decoding step changes."""
@@ -101,15 +102,26 @@ class PastFuture(nn.Module):
             seen, covered = self.coverage.cover(keys, source.mask, read, covered)
             prior = self.coverage.prior(words, seen)
         routed = self.separator(tuple(votes), source.mask, read.guide, prior)
-        past, future, _ = routed.capsules.split(self.counts, dim=2)
+        capsules = routed.capsules[:, :, : sum(self.counts[:2])]  # nothing reads the redundant ones
         if self.scale is not None:
-            past = past * self.scale[: self.counts[0], None]
-            future = future * self.scale[self.counts[0] :, None]
+            capsules = capsules * self.scale[:, None]
         parts = routed.assignments.split(self.counts, dim=-1)
         shares = torch.stack([part.sum(-1) for part in parts], dim=-1)
-        past, future = past.flatten(2), future.flatten(2)
-        fused = self.fusion(read.states, torch.cat([past, future], dim=-1))
+        both = capsules.flatten(2)
+        past, future = both.tensor_split([self.counts[0] * capsules.shape[-1]], dim=-1)
+        fused = self.fusion(read.states, both)
         return Separated(routed, past, future, shares, fused, covered)
+
+
+class _Damped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, share: float) -> Tensor:
+        ctx.share = share
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0] * ctx.share, None
 
 
 class FeedForwardFusion(nn.Module):

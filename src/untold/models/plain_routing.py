@@ -16,8 +16,8 @@ from untold.models.capsule_routing import (
     GuidedRouting,
     MlpAgreement,
     Routed,
-    squash,
 )
+from untold.models.kernels.squashing import squash
 
 __all__ = ["literal_routing", "split_routing"]
 

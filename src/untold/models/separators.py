@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import Routed, Separator, squash
+from untold.models.capsule_routing import Routed, Separator
+from untold.models.kernels.squashing import squash
 
 __all__ = ["AttentionSeparator", "ClassifierSeparator"]
 

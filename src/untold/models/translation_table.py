@@ -27,19 +27,21 @@ two words become one they disagree as well, so each decides half of whether ther
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import pad
-from torch.utils.checkpoint import checkpoint
+from torch.nn.functional import embedding, pad
 
 from untold.categories import PAST
 from untold.corpus.batching import Batch
+from untold.models.kernels.word_sample import draw_words
 
-__all__ = ["Links", "TranslationTable", "find_links"]
+__all__ = ["Links", "TranslationTable", "find_links", "log_totals", "plain_log_totals"]
 
-_SCORES_AT_ONCE = 16_000_000  # bounds the memory of large vocabularies
+# Scores that exist at one time. Measured: more leave the processor's cache, and are slower.
+_SCORES_AT_ONCE = 1_000_000
 _RISE, _NEAR = 5 / 9, 4 / 9  # the parts of routing and of word order in the prior of a link
 _TURNING = 0.1  # rises that sum to less are not scaled up: the word has hardly turned
 _NEARNESS = 2.0  # a link to the other end of the sentence is exp(-2) times as likely
@@ -89,23 +91,35 @@ class TranslationTable(nn.Module):
         nn.init.normal_(self.target, std=width**-0.5)
 
     def forward(
-        self, source: Int[Tensor, "b i"], target: Int[Tensor, "b t"]
+        self, source: Int[Tensor, "b i"], target: Int[Tensor, "b t"], share: float = 1.0
     ) -> tuple[Float[Tensor, "b t1 i"], Float[Tensor, "b t i1"]]:
         """Returns log theta(x | y) and log theta(y | x) of the words of each pair.
 
         The last row of the first stands for y = nothing, the last column of the second for
-        x = nothing.
+        x = nothing. With a `share` below one the normalisers are estimated from the words of the
+        batch and this share of all others.
         """
-        of_source = _log_theta(self.target, target, self.source, source)
-        of_target = _log_theta(self.source, source, self.target, target)
-        return of_source, of_target.transpose(1, 2)
+        sources, own = _pick(self.source, source, share)
+        targets, theirs = _pick(self.target, target, share)
+        pairs = theirs.vectors @ own.vectors.mT
+        given_target = log_totals(targets.known, sources.vectors, sources.log_weights)
+        given_source = log_totals(sources.known, targets.vectors, targets.log_weights)
+        of_source = pairs[..., :-1] - given_target[theirs.places][..., None]
+        of_target = pairs[:, :-1] - given_source[own.places][:, None]
+        return of_source, of_target
 
 
 def find_links(
-    lexicon: TranslationTable, shares: Float[Tensor, "b t i g"], batch: Batch
+    lexicon: TranslationTable,
+    shares: Float[Tensor, "b t i g"],
+    batch: Batch,
+    vocabulary_share: float = 1.0,
 ) -> tuple[Links, Float[Tensor, ""]]:
-    """Finds the links of a batch; returns them and the loss of the table, summed over words."""
-    of_source, of_target = lexicon(batch.source, batch.labels[:, :-1])
+    """Finds the links of a batch; returns them and the loss of the table, summed over words.
+
+    A `vocabulary_share` below one makes it faster and inexact: see TranslationTable.
+    """
+    of_source, of_target = lexicon(batch.source, batch.labels[:, :-1], vocabulary_share)
     is_word, said = batch.source_words, batch.target_mask[:, 1:]
     prior = _prior(shares.detach(), said, is_word)
     chosen, unexplained = _explain(of_source, prior, is_word)
@@ -119,28 +133,82 @@ def find_links(
     return Links(words, nothing, is_word, by_source.mT, alone), unexplained + unexplained_too
 
 
-def _log_theta(
-    table: Float[Tensor, "v w"],
-    given: Int[Tensor, "b n"],
-    others: Float[Tensor, "o w"],
-    explained: Int[Tensor, "b m"],
-) -> Float[Tensor, "b n1 m"]:
-    """Returns log theta of the explained words given each other word and, last, nothing."""
-    types, rows = pad(given, (0, 1), value=len(table) - 1).unique(return_inverse=True)
-    parts = types.split(max(1, _SCORES_AT_ONCE // len(others)))
-    totals = [  # scores are computed in chunks, and again for gradients
-        checkpoint(_total, table, part, others, use_reentrant=False, preserve_rng_state=False)
-        for part in parts
-    ]
-    scores = table[types][rows] @ others[explained].transpose(1, 2)
-    return scores - torch.cat(totals)[rows][..., None]
+@dataclass(frozen=True)
+class _Sampled:
+    """Holds the vectors of a sample of words, of which some are certain."""
+
+    vectors: Float[Tensor, "n w"]
+    log_weights: Float[Tensor, " n"]
+    certain: int
+
+    @property
+    def known(self) -> Float[Tensor, "c w"]:
+        """Returns the vectors of the words that are certain."""
+        return self.vectors[: self.certain]
 
 
-def _total(
-    table: Float[Tensor, "v w"], types: Int[Tensor, " u"], others: Float[Tensor, "o w"]
+@dataclass(frozen=True)
+class _Spoken:
+    """Holds the words of one side of a batch, each followed by nothing, and their vectors."""
+
+    places: Int[Tensor, "b n"]
+    vectors: Float[Tensor, "b n w"]
+
+
+def _pick(
+    table: Float[Tensor, "v w"], words: Int[Tensor, "b n"], share: float
+) -> tuple[_Sampled, _Spoken]:
+    """Looks a side of a batch up in its table, together with a sample of the other words."""
+    words = pad(words, (0, 1), value=len(table) - 1)
+    sample = draw_words(words, len(table), share)
+    vectors, places = embedding(sample.ids, table), sample.places(words)
+    weights = sample.log_weights.to(table.dtype)
+    return _Sampled(vectors, weights, sample.certain), _Spoken(places, embedding(places, vectors))
+
+
+def plain_log_totals(
+    given: Float[Tensor, "u w"], others: Float[Tensor, "o w"], log_weights: Float[Tensor, " o"]
 ) -> Float[Tensor, " u"]:
-    """Returns the log of the normaliser: the sum over all words of the other side."""
-    return (table[types] @ others.T).logsumexp(-1)
+    """Computes log_totals from the whole matrix of scores."""
+    return (given @ others.T + log_weights).logsumexp(-1)
+
+
+def log_totals(
+    given: Float[Tensor, "u w"], others: Float[Tensor, "o w"], log_weights: Float[Tensor, " o"]
+) -> Float[Tensor, " u"]:
+    """Returns the log of each given word's normaliser: a weighted sum over the other side.
+
+    The scores are computed in chunks, and again for the gradients.
+    """
+    return _LogTotals.apply(given, others, log_weights)
+
+
+class _LogTotals(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, given: Tensor, others: Tensor, log_weights: Tensor) -> Tensor:
+        parts = [
+            torch.addmm(log_weights, rows, others.T).logsumexp(-1)
+            for rows in given.split(_rows_at_once(others))
+        ]
+        totals = torch.cat(parts)
+        ctx.save_for_backward(given, others, log_weights, totals)
+        return totals
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        given, others, log_weights, totals = ctx.saved_tensors
+        grad_given, grad_others = torch.empty_like(given), torch.zeros_like(others)
+        for first in range(0, len(given), _rows_at_once(others)):
+            part = slice(first, first + _rows_at_once(others))
+            shares = torch.addmm(log_weights, given[part], others.T)
+            shares.sub_(totals[part, None]).exp_().mul_(grads[0][part, None])
+            torch.mm(shares, others, out=grad_given[part])
+            grad_others.addmm_(shares.T, given[part])
+        return grad_given, grad_others, None
+
+
+def _rows_at_once(others: Tensor) -> int:
+    return max(1, _SCORES_AT_ONCE // len(others))
 
 
 def _prior(

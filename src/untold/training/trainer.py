@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from untold.config import TrainConfig
-from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch
+from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch, plan_epoch_by_target
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
@@ -247,7 +247,9 @@ class Trainer:
 
     def _epoch_plan(self, epoch: int) -> BatchPlan:
         if self._plan is None or self._plan[0] != epoch:
-            plan = plan_epoch(self.store, self.config.batch_tokens, self.config.seed, epoch)
+            by_target = self.config.batch_order == "target"
+            make = plan_epoch_by_target if by_target else plan_epoch
+            plan = make(self.store, self.config.batch_tokens, self.config.seed, epoch)
             self._plan = (epoch, plan)
         return self._plan[1]
 

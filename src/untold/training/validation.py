@@ -76,7 +76,8 @@ def auxiliary_loss(
 ) -> float:
     """Computes the losses of a frozen backbone's heads per target token, with full weights."""
     config = trained.config.train
-    settings = {"freeze_backbone": True, "bow_share": 1.0, "counterfactual": 0.0}
+    exact = {"bow_share": 1.0, "vocabulary_share": 1.0, "counterfactual": 0.0}
+    settings = {"freeze_backbone": True} | exact
     objective = Objective(trained.model, config.model_copy(update=settings))
     total, tokens = 0.0, 0
     last = config.auxiliary_start + config.auxiliary_warmup + 1

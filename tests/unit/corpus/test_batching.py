@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from toys import BOS, EOS, PAD, collate, pad_rows
-from untold.corpus.batching import plan_by_length, plan_epoch
+from untold.corpus.batching import plan_by_length, plan_epoch, plan_epoch_by_target
 
 
 class Lengths:
@@ -91,6 +91,33 @@ def test_similar_lengths_come_together():
     assert lengths == sorted(lengths)
     padded = sum(len(cut) * (max(cut) + 1) for cut in lengths)
     assert padded < 1.15 * sum(length + 1 for length in range(1, 60))
+
+
+def fill(store, plan):
+    """The shares of real tokens in the padded batches: of sources, and of both sides."""
+    sides = [np.asarray(store.source_lengths) + 1, np.asarray(store.target_lengths) + 1]
+    batches = [plan.indices(number) for number in range(len(plan))]
+    padded = [sum(len(batch) * side[batch].max() for batch in batches) for side in sides]
+    real = [side.sum() for side in sides]
+    return real[0] / padded[0], sum(real) / sum(padded)
+
+
+def test_sorting_by_the_longer_side_pads_less_than_by_the_target():
+    draw = np.random.default_rng(1)
+    lengths = draw.integers(5, 30, 4000)
+    sources = np.maximum(1, lengths + draw.integers(-5, 6, 4000))
+    store = Lengths(*zip(sources.tolist(), lengths.tolist(), strict=True))
+    longer, target = (
+        fill(store, plan(store, 1000, 1, 0)) for plan in (plan_epoch, plan_epoch_by_target)
+    )
+    assert longer[0] > target[0] + 0.03
+    assert longer[1] > target[1] + 0.02
+
+
+def test_the_order_of_older_versions_is_by_target_and_then_by_source():
+    store = Lengths((9, 2), (1, 3), (4, 2), (2, 2), (1, 1))
+    plan = plan_epoch_by_target(store, 5, seed=1, epoch=0, shuffle=False)
+    assert plan.order.tolist() == [4, 3, 2, 0, 1]
 
 
 def test_pairs_of_one_length_meet_others_in_the_next_epoch():

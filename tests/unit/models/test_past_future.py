@@ -36,7 +36,7 @@ def test_nothing_reads_the_redundant_capsules(name):
     (gradient,) = torch.autograd.grad((logits * logits.detach().cos()).sum(), capsules)
     assert bool((gradient[:, :, FED:] == 0).all())
     assert bool((gradient[:, :, :FED].abs().amax((0, 1, 3)) > 0).all()), "of each of the others"
-    assert capsules.shape[2] == (FED if name == "attn" else J)
+    assert capsules.shape[2] == (J if name in ("gdr-mlp", "clf") else FED)
 
 
 @pytest.mark.parametrize("name", ["gdr-dot", "gdr-mlp", "clf"])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from untold.models import translation_table as module
-from untold.models.translation_table import TranslationTable
+from untold.models.translation_table import TranslationTable, log_totals, plain_log_totals
 
 
 @pytest.fixture
@@ -48,3 +48,31 @@ def test_no_target_words_at_all(lexicon):
     of_source, of_target = lexicon(SOURCE, TARGET[:, :0])
     assert of_source.shape == (2, 1, 3)
     assert of_target.shape == (2, 0, 4)
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 10_000])
+def test_log_totals_are_a_weighted_logsumexp_in_value_and_gradient(at_once, monkeypatch):
+    monkeypatch.setattr(module, "_SCORES_AT_ONCE", at_once)
+    torch.manual_seed(3)
+    given = (3 * torch.randn(7, 5, dtype=torch.float64)).requires_grad_()
+    others = (3 * torch.randn(13, 5, dtype=torch.float64)).requires_grad_()
+    log_weights, factors = torch.randn(13).double(), torch.randn(7).double()
+    found = []
+    for totals in (log_totals, plain_log_totals):
+        value = totals(given, others, log_weights)
+        found.append((value, *torch.autograd.grad(value @ factors, (given, others))))
+    torch.testing.assert_close(*found)
+
+
+def test_normalisers_of_a_sample_are_right_on_average():
+    torch.manual_seed(4)
+    lexicon = TranslationTable((60, 50), 3)
+    with torch.no_grad():
+        exact = [values.exp() for values in lexicon(SOURCE, TARGET)]
+        draws = [[v.exp() for v in lexicon(SOURCE, TARGET, 0.3)] for _ in range(1500)]
+    for whole, sampled in zip(exact, zip(*draws, strict=True), strict=True):
+        normalisers = 1 / torch.stack(sampled)  # exp(score) cancels in the ratio to the exact one
+        ratios = normalisers * whole
+        error = ratios.std(0) / len(draws) ** 0.5
+        assert bool((error > 0).all()), "something is drawn"
+        assert bool(((ratios.mean(0) - 1).abs() < 5 * error).all())

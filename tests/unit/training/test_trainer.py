@@ -21,6 +21,7 @@ from toys import (
     words,
 )
 from untold.config import TrainConfig
+from untold.corpus.batching import plan_epoch, plan_epoch_by_target
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
@@ -122,6 +123,19 @@ def test_the_gradient_is_that_of_one_big_batch_per_token(make):
     assert not all(torch.allclose(found[name], other[name], rtol=1e-3) for name in found)
 
 
+@pytest.mark.parametrize(
+    ("order", "plan"), [("longer_side", plan_epoch), ("target", plan_epoch_by_target)]
+)
+def test_batches_come_in_the_order_of_the_setting(make, order, plan):
+    trainer = make(batch_order=order)
+    config, found = trainer.config, trainer._epoch_plan(2)
+    expected = plan(trainer.store, config.batch_tokens, config.seed, 2)
+    assert found.order.tolist() == expected.order.tolist()
+    other = {plan_epoch: plan_epoch_by_target, plan_epoch_by_target: plan_epoch}[plan]
+    another = other(trainer.store, config.batch_tokens, config.seed, 2)
+    assert found.order.tolist() != another.order.tolist(), "the control"
+
+
 def test_the_norm_is_clipped_to_the_limit(make):
     free, clipped = make(), make(clip=0.01)
     free.run(Progress())
@@ -135,12 +149,12 @@ def test_the_norm_is_clipped_to_the_limit(make):
 
 
 def test_an_epoch_s_updates_use_every_pair_once_and_the_last_may_be_smaller(make):
-    trainer = make(steps=99, epochs=1, accumulate=3)
+    trainer = make(steps=99, epochs=1, accumulate=4)
     progress = trainer.run(Progress())
     assert sorted(trainer.store.read) == list(range(23))
     batches = len(trainer._epoch_plan(0))
-    assert batches % 3, "the last update has fewer batches"
-    assert (progress.step, progress.epoch, progress.batch) == (math.ceil(batches / 3), 1, 0)
+    assert batches % 4, "the last update has fewer batches"
+    assert (progress.step, progress.epoch, progress.batch) == (math.ceil(batches / 4), 1, 0)
     assert progress.tokens == trainer.store.target_lengths.sum() + 23
 
 

@@ -92,7 +92,13 @@ def test_a_lower_cased_corpus_has_lower_cased_references(prepared, monkeypatch):
 def test_the_loss_of_a_frozen_model_is_that_of_all_its_bags(prepared):
     """Per token, at full weights, whatever training leaves out or ramps up; no number is drawn."""
     weights = {"bow_weight": 0.5, "bca_weight": 0.25, "freeze_backbone": True, "best_by": "loss"}
-    less = {"bow_share": 0.3, "counterfactual": 1.0, "auxiliary_start": 7, "auxiliary_warmup": 9}
+    less = {
+        "bow_share": 0.3,
+        "vocabulary_share": 0.3,
+        "counterfactual": 1.0,
+        "auxiliary_start": 7,
+        "auxiliary_warmup": 9,
+    }
     trained, data = prepared(
         train=weights | less, model={"separator": {"kind": "gdr", "d_capsule": 3}}
     )
@@ -100,7 +106,9 @@ def test_the_loss_of_a_frozen_model_is_that_of_all_its_bags(prepared):
     found = make_validator(trained, data.valid, data.valid_pairs)().loss
     assert found == auxiliary_loss(trained, data.valid)
     assert torch.equal(before, torch.get_rng_state())
-    settings = trained.config.train.model_copy(update=dict.fromkeys(less, 0) | {"bow_share": 1.0})
+    settings = trained.config.train.model_copy(
+        update=dict.fromkeys(less, 0) | {"bow_share": 1.0, "vocabulary_share": 1.0}
+    )
     pairs = [data.valid.pair(k) for k in range(len(data.valid.source_lengths))]
     batch = collate(pairs, range(len(pairs)))
     expected = compute_losses(trained.model, batch, settings, 1).total / batch.target_tokens

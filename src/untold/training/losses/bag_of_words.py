@@ -4,16 +4,18 @@
 
 State z_t has read y_<t and predicts y_t. The embeddings of a bag add up to one vector S_t, a
 running sum over the sentence, so the loss is N_t log Z_t - u_t . S_t and needs no (t, t) matrix.
+With train.vocabulary_share below one, Z_t is estimated: see models/kernels/word_sample.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untold.config import TrainConfig
+from untold.models.kernels.word_sample import WordSample, draw_words
 from untold.models.past_future import Separated
 from untold.models.seq2seq import Seq2Seq
 from untold.training.losses.counterfactual import TargetWords
@@ -22,9 +24,11 @@ from untold.training.losses.loss import LossContext, SeparationLoss
 
 __all__ = [
     "BagOfWordsLoss",
+    "BagVocabulary",
     "Bags",
     "CounterfactualBagLoss",
     "bag_loss",
+    "draw_vocabulary",
     "mean_bag_loss",
     "sentence_bags",
 ]
@@ -36,6 +40,23 @@ class Bags:
 
     counts: Float[Tensor, "b t"]
     sums: Float[Tensor, "b t d"]
+
+
+@dataclass(frozen=True)
+class BagVocabulary:
+    """Holds the rows of the output embedding that bags are normalised over."""
+
+    sample: WordSample
+    embedding: Float[Tensor, "n d"]
+
+    def bags(self, words: TargetWords, window: str) -> tuple[Bags, Bags]:
+        """Computes the past and the future bag of every position: see sentence_bags."""
+        places = replace(
+            words,
+            labels=self.sample.places(words.labels),
+            whole=self.sample.places(words.whole),
+        )
+        return sentence_bags(places, self.embedding, window)
 
 
 Side = tuple[Float[Tensor, "b t _"], nn.Linear, Bags]  # vectors, the head that reads them, bags
@@ -54,8 +75,7 @@ class BagOfWordsLoss(SeparationLoss):
         """Computes the bags of the true prefixes."""
         labels, mask = context.batch.labels, context.batch.target_mask
         words = TargetWords(labels, mask, labels, mask)
-        sides = _capsule_sides(context, context.separated, words)
-        return mean_bag_loss(sides, mask, context.damped_embedding, context.config)
+        return _capsule_loss(context, context.separated, words, mask)
 
 
 class CounterfactualBagLoss(BagOfWordsLoss):
@@ -72,8 +92,7 @@ class CounterfactualBagLoss(BagOfWordsLoss):
         if context.counterfactual is None:
             return None
         cut, separated = context.counterfactual
-        sides = _capsule_sides(context, separated, cut.words)
-        return mean_bag_loss(sides, cut.after, context.damped_embedding, context.config)
+        return _capsule_loss(context, separated, cut.words, cut.after)
 
 
 def sentence_bags(
@@ -100,7 +119,7 @@ def sentence_bags(
 def bag_loss(
     capsules: Float[Tensor, "n w"],
     head: nn.Linear,
-    embedding: Float[Tensor, "v d"],
+    vocabulary: BagVocabulary,
     bag: tuple[Float[Tensor, " n"], Float[Tensor, "n d"]],
     weights: Float[Tensor, " n"],
 ) -> Float[Tensor, ""]:
@@ -109,18 +128,19 @@ def bag_loss(
     `bag` holds counts and sums of the positions, as in Bags.
     """
     counts, sums = bag
+    embedding, bias = vocabulary.embedding, vocabulary.sample.log_weights
     mapped = head(capsules)
     if capsules.shape[1] < embedding.shape[1]:  # (E W) Omega has fewer products than E (W Omega)
-        log_z = weighted_log_partition(capsules, embedding @ head.weight, counts * weights)
+        log_z = weighted_log_partition(capsules, embedding @ head.weight, counts * weights, bias)
     else:
-        log_z = weighted_log_partition(mapped, embedding, counts * weights)
+        log_z = weighted_log_partition(mapped, embedding, counts * weights, bias)
     return log_z - torch.linalg.vecdot(mapped, sums) @ weights
 
 
 def mean_bag_loss(
     sides: Sequence[Side],
     steps: Bool[Tensor, "b t"],
-    embedding: Float[Tensor, "v d"],
+    vocabulary: BagVocabulary,
     config: TrainConfig,
 ) -> Float[Tensor, ""]:
     """Averages the bag losses over the `steps` of each sentence and sums over the sentences.
@@ -128,7 +148,7 @@ def mean_bag_loss(
     With train.bow_share below one it computes a random sample of the steps and scales their sum,
     so that its mean is right.
     """
-    per_step = steps.to(embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
+    per_step = steps.to(vocabulary.embedding.dtype) / steps.sum(1, keepdim=True).clamp(min=1)
     chosen, scale = steps.flatten().nonzero().flatten(), 1.0
     if config.bow_share < 1.0 and len(chosen):
         count = max(1, round(config.bow_share * len(chosen)))
@@ -141,14 +161,27 @@ def mean_bag_loss(
         mean = config.bow_reduction == "mean"
         share = weights / counts.clamp(min=1) if mean else weights
         picked = vectors.flatten(0, 1)[chosen]
-        total = total + bag_loss(picked, head, embedding, (counts, sums), share)
+        total = total + bag_loss(picked, head, vocabulary, (counts, sums), share)
     return total
 
 
-def _capsule_sides(
-    context: LossContext, separated: Separated, words: TargetWords
-) -> tuple[Side, Side]:
-    """Pairs past and future capsules with their heads and bags."""
-    heads = context.past_future.heads
-    past, future = sentence_bags(words, context.damped_embedding, context.config.bow_window)
-    return (separated.past, heads.bow_past, past), (separated.future, heads.bow_future, future)
+def draw_vocabulary(context: LossContext, embedding: Float[Tensor, "v d"]) -> BagVocabulary:
+    """Takes the rows of the batch's words, and train.vocabulary_share of all others."""
+    sample = draw_words(context.batch.labels, len(embedding), context.config.vocabulary_share)
+    return BagVocabulary(sample, nn.functional.embedding(sample.ids, embedding))
+
+
+def _capsule_vocabulary(context: LossContext) -> BagVocabulary:
+    """Draws the words that all bags of a batch share; the backbone gets a share of gradient."""
+    drawn = draw_vocabulary(context, context.model.output_embedding())
+    return replace(drawn, embedding=context.past_future.damp(drawn.embedding))
+
+
+def _capsule_loss(
+    context: LossContext, separated: Separated, words: TargetWords, steps: Bool[Tensor, "b t"]
+) -> Float[Tensor, ""]:
+    """Computes the bag losses of past and future capsules at some steps."""
+    heads, vocabulary = context.past_future.heads, context.once(_capsule_vocabulary)
+    past, future = vocabulary.bags(words, context.config.bow_window)
+    sides = (separated.past, heads.bow_past, past), (separated.future, heads.bow_future, future)
+    return mean_bag_loss(sides, steps, vocabulary, context.config)

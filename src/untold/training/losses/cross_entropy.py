@@ -140,10 +140,13 @@ def copy_loss(
 
 
 def weighted_log_partition(
-    states: Float[Tensor, "n d"], embedding: Float[Tensor, "v d"], weights: Float[Tensor, " n"]
+    states: Float[Tensor, "n d"],
+    embedding: Float[Tensor, "v d"],
+    weights: Float[Tensor, " n"],
+    bias: Float[Tensor, " v"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Sums weights times logsumexp(states E^T); the weights get no gradient."""
-    return _LogPartition.apply(states, embedding, weights)
+    """Sums weights times logsumexp(states E^T + bias); weights and bias get no gradient."""
+    return _LogPartition.apply(states, embedding, weights, bias)
 
 
 def token_log_probs(
@@ -185,6 +188,7 @@ def _partition(
     weigh: Callable[[slice, Tensor], Tensor] | None,
     *,
     wanted: bool,
+    bias: Tensor | None = None,
 ) -> _Partition:
     """Computes log Z chunk by chunk, and the gradients in the same pass.
 
@@ -202,6 +206,8 @@ def _partition(
         part = slice(first, min(n, first + rows))
         h = states[part]
         x = torch.mm(h, embedding.T, out=buffer[: h.shape[0]])
+        if bias is not None:
+            x.add_(bias)
         top = x.amax(-1, keepdim=True)
         total = x.sub_(top).exp_().sum(-1, keepdim=True)
         log_z[part] = (top + total.log()).squeeze(1)
@@ -216,18 +222,22 @@ class _LogPartition(torch.autograd.Function):
     """Computes the gradients together with the value."""
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, embedding: Tensor, weights: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, states: Tensor, embedding: Tensor, weights: Tensor, bias: Tensor | None
+    ) -> Tensor:
         wanted = any(ctx.needs_input_grad[:2])
-        made = _partition(states, embedding, lambda part, _: weights[part], wanted=wanted)
+        made = _partition(
+            states, embedding, lambda part, _: weights[part], wanted=wanted, bias=bias
+        )
         ctx.save_for_backward(made.grad_states, made.grad_embedding)
         return made.log_z @ weights
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         wanted = ctx.needs_input_grad
         made = zip(ctx.saved_tensors, wanted, strict=False)
         states, embedding = (part * grads[0] if want else None for part, want in made)
-        return states, embedding, None
+        return states, embedding, None, None
 
 
 class _CrossEntropy(torch.autograd.Function):

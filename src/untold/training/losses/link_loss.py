@@ -92,4 +92,5 @@ def links_loss(
 def _batch_links(context: LossContext) -> tuple[Links, Float[Tensor, ""]]:
     lexicon = context.past_future.heads.lexicon
     assert lexicon is not None
-    return find_links(lexicon, context.separated.shares, context.batch)
+    share = context.config.vocabulary_share
+    return find_links(lexicon, context.separated.shares, context.batch, share)

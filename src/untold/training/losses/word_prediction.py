@@ -11,7 +11,7 @@ from torch import Tensor
 
 from untold.config import TrainConfig
 from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.bag_of_words import mean_bag_loss, sentence_bags
+from untold.training.losses.bag_of_words import draw_vocabulary, mean_bag_loss
 from untold.training.losses.counterfactual import TargetWords
 from untold.training.losses.loss import Loss, LossContext
 
@@ -34,10 +34,11 @@ class WordPredictionLoss(Loss):
     def value(self, context: LossContext) -> Float[Tensor, ""]:
         """Computes the future bags of all steps, or of the first step alone."""
         config, labels, steps = context.config, context.batch.labels, context.batch.target_mask
-        head, embedding = context.model.word_prediction, context.model.output_embedding()
+        head = context.model.word_prediction
         assert head is not None
+        vocabulary = draw_vocabulary(context, context.model.output_embedding())
         words = TargetWords(labels, steps, labels, steps)
-        _, future = sentence_bags(words, embedding, config.bow_window)
+        _, future = vocabulary.bags(words, config.bow_window)
         if config.word_prediction_steps == "first":
             steps = steps & (torch.arange(steps.shape[1], device=steps.device) == 0)
-        return mean_bag_loss([(context.outputs.states, head, future)], steps, embedding, config)
+        return mean_bag_loss([(context.outputs.states, head, future)], steps, vocabulary, config)

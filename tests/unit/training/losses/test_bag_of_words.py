@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from toys import EOS, PAD, collate
+from untold.models.kernels.word_sample import draw_words
 from untold.training.losses import cross_entropy as losses
-from untold.training.losses.bag_of_words import bag_loss, sentence_bags
+from untold.training.losses.bag_of_words import BagVocabulary, bag_loss, sentence_bags
 from untold.training.losses.counterfactual import TargetWords
 from untold.training.losses.cross_entropy import weighted_log_partition
 
@@ -26,6 +27,11 @@ WINDOWS = {
 def whole_sentences(*sentences):
     batch = collate([([5], list(words)) for words in sentences], range(len(sentences)))
     return TargetWords(batch.labels, batch.target_mask, batch.labels, batch.target_mask)
+
+
+def whole(embedding):
+    """The vocabulary of all rows."""
+    return BagVocabulary(draw_words(torch.tensor([0]), len(embedding), 1.0), embedding)
 
 
 def contents(words):
@@ -87,7 +93,7 @@ def test_a_sentence_of_two_words_by_hand(window, past, future):
     nn.init.ones_(head.weight)
     for bags, expected in zip(sentence_bags(words, embedding, window), (past, future), strict=True):
         bag = bags.counts[0], bags.sums[0]
-        loss = bag_loss(torch.ones(3, 1), head, embedding, bag, torch.ones(3))
+        loss = bag_loss(torch.ones(3, 1), head, whole(embedding), bag, torch.ones(3))
         assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
 
 
@@ -110,7 +116,7 @@ def test_the_loss_is_log_softmax_word_by_word_in_value_and_gradient(
 
     sums = torch.stack([embedding[bag].sum(0) for bag in bags])
     counts = torch.tensor([len(bag) for bag in bags], dtype=torch.float64)
-    ours = bag_loss(capsules, head, embedding, (counts, sums), weights)
+    ours = bag_loss(capsules, head, whole(embedding), (counts, sums), weights)
     log_p = (embedding @ head.weight @ capsules.T).T.log_softmax(-1)
     plain = torch.zeros((), dtype=torch.float64)
     for k, bag in enumerate(bags):
@@ -123,14 +129,16 @@ def test_the_loss_is_log_softmax_word_by_word_in_value_and_gradient(
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 512])
 @pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
-def test_the_log_partition_is_logsumexp_over_any_chunks(rows_at_once, wanted, monkeypatch):
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_log_partition_is_logsumexp_over_any_chunks(rows_at_once, wanted, biased, monkeypatch):
     monkeypatch.setattr(losses, "_ROWS_AT_ONCE", rows_at_once)
     states = (3 * torch.arange(11 * 7).sin()).view(11, 7).double().requires_grad_(wanted[0])
     embedding = (2 * torch.arange(V * 7).cos()).view(V, 7).double().requires_grad_(wanted[1])
     weights = torch.arange(11).double() - 2.5  # also zero, also negative
     inputs = [x for x in (states, embedding) if x.requires_grad]
-    ours = weighted_log_partition(states, embedding, weights)
-    plain = torch.logsumexp(states @ embedding.T, -1) @ weights
+    bias = torch.arange(V).sin().double() if biased else None
+    ours = weighted_log_partition(states, embedding, weights, bias)
+    plain = torch.logsumexp(states @ embedding.T + (bias if biased else 0), -1) @ weights
     torch.testing.assert_close(ours, plain)
     found = torch.autograd.grad(ours * 0.25, inputs)
     torch.testing.assert_close(found, torch.autograd.grad(plain * 0.25, inputs))
@@ -142,3 +150,16 @@ def test_the_log_partition_is_finite_at_logits_of_any_size():
     value = weighted_log_partition(states, embedding, torch.ones(2))
     value.backward()
     assert bool(value.isfinite()) and bool(states.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_bags_of_a_sample_of_the_vocabulary_are_those_of_all_of_it(window):
+    """The words of a bag are certain; only its normaliser is estimated."""
+    torch.manual_seed(1)
+    words, embedding = whole_sentences([5, 6, 7, 6], [8]), torch.randn(V, 3)
+    sample = draw_words(words.labels, V, 0.2)
+    assert len(sample.ids) < V
+    sampled = BagVocabulary(sample, embedding[sample.ids]).bags(words, window)
+    for one, other in zip(sampled, sentence_bags(words, embedding, window), strict=True):
+        assert torch.equal(one.counts, other.counts)
+        torch.testing.assert_close(one.sums, other.sums)

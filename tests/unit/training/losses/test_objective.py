@@ -37,6 +37,7 @@ def settings(**changes):
         "best_by": "loss",
         "bow_weight": 0.0,
         "bow_share": 1.0,
+        "vocabulary_share": 1.0,
         "counterfactual": 0.0,
         "ends_weight": 0.0,
         "lexicon_weight": 0.0,

@@ -50,7 +50,9 @@ def installed(tmp_path, monkeypatch):
 
 
 def settings(**changes):
-    return TrainConfig.model_validate({"bow_share": 1.0, "counterfactual": 0.0} | changes)
+    return TrainConfig.model_validate(
+        {"bow_share": 1.0, "vocabulary_share": 1.0, "counterfactual": 0.0} | changes
+    )
 
 
 def test_a_run_logs_the_loss_and_learns_from_it(start, tmp_path, installed):

@@ -38,6 +38,7 @@ def settings(**changes):
     plain = {
         "bow_weight": 0.0,
         "bow_share": 1.0,
+        "vocabulary_share": 1.0,
         "ends_weight": 0.0,
         "lexicon_weight": 0.0,
         "counterfactual": 0.0,
@@ -133,7 +134,7 @@ def test_without_weight_nothing_changes_to_the_last_bit(monkeypatch):
     """The head is not asked, and neither is the generator of random numbers."""
     with_head = toy_model(word_prediction=True).train()
     without = toy_model().train()
-    monkeypatch.setattr(module, "sentence_bags", lambda *_: pytest.fail("not to be computed"))
+    monkeypatch.setattr(module, "draw_vocabulary", lambda *_: pytest.fail("not to be computed"))
     found = []
     for model in (with_head, without):
         torch.manual_seed(3)
