@@ -46,9 +46,9 @@ class PreparedModel:
         self._versions = _versions(model)
         with torch.inference_mode():
             self._backbone = PreparedTransformer(model.backbone, int8=int8)
-        self._routing = None
-        if model.past_future is not None and model.copy_layer is None:
-            self._routing = PreparedRouting.of(model.past_future)
+            self._routing = None
+            if model.past_future is not None and model.copy_layer is None:
+                self._routing = PreparedRouting.of(model.past_future)
 
     @property
     def is_current(self) -> bool:

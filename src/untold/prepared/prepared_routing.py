@@ -3,14 +3,16 @@
 The decoder state z meets the source in products alone, so that weights can be multiplied into the
 votes once a sentence. With the letters of models/capsule_routing.py:
 
-    <v[i,j], W_z^(j) z>       = <W_z^(j)' v[i,j], z>        the routing keys: one product for all j
-    <v[i,j], W_o Omega[j]>    = <W_o' v[i,j], Omega[j]>     no map of the capsules between rounds
-    fusion(capsules)          = sum_ij c[i,j] f[j] W_f^(j) v[i,j]      f[j]: the factor of squash
+    <v[i,j], W_z^(j) z>     = <W_z^(j)' v[i,j], z>           routing keys: one product for all j
+    sum_i c[i,j] v[i,j]     = the capsules s[j], before squashing
+    |s[j]|^2                = sum_ik c[i,j] c[k,j] <v[i,j], v[k,j]>
+    <v[i,j], W_o s[j]>      = sum_k c[k,j] <v[i,j], W_o v[k,j]>
+    W_f^(j) s[j]            = sum_i c[i,j] W_f^(j) v[i,j]                 what the fusion adds
 
-In the last round nothing is computed for redundant capsules but their share of each word. All
-tensors of a step have the shape (b, j, i, n): n beams are the last axis, which products fill at
-once. This is the default form (dot agreement, coverage by tokens, linear fusion); other forms run
-through their modules.
+So a step never computes a capsule: tables of products between the words of a source (grams) give
+their lengths and what they agree with. In the last round nothing is computed for redundant
+capsules but their share of each word. This is the default form (dot agreement, coverage by tokens,
+linear fusion); other forms run through their modules.
 """
 
 from dataclasses import replace
@@ -21,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from untold.models.backbone import Source
-from untold.models.capsule_routing import DotAgreement, GuidedRouting, RoutingPrior, uniform_routing
+from untold.models.capsule_routing import DotAgreement, GuidedRouting, RoutingPrior
 from untold.models.past_future import LinearFusion, PastFuture
 
 __all__ = ["PreparedRouting", "RoutedStep"]
@@ -40,10 +42,9 @@ class _Folded(NamedTuple):
 
     keys: Float[Tensor, "b k d"]  # k = (1 + j) i: of the focus first, then of the capsules
     token_keys: Float[Tensor, "b i o"]
-    start: Float[Tensor, "b j i 1"]  # logits before the decoder state is seen
-    votes: Float[Tensor, "b j i c"]  # zero on padding
-    capsule_keys: Float[Tensor, "b j i c"]
-    read_votes: Float[Tensor, "b p i c"]  # of past and future
+    start: Float[Tensor, "b j 1 i"]  # logits before the decoder state is seen
+    grams: Float[Tensor, "b j i 2i"]  # products of votes: for lengths, then for agreement
+    read_grams: Float[Tensor, "b p i i"]  # for lengths, of past and future
     fusion: Float[Tensor, "b pi o"]
     real: Float[Tensor, "b i 1"] | None = None  # 1 or 0; None: nothing is padded
 
@@ -54,13 +55,25 @@ class PreparedRouting:
     def __init__(
         self, past_future: PastFuture, agreement: DotAgreement, coverage: RoutingPrior
     ) -> None:
-        self._past_future, self._agreement, self._coverage = past_future, agreement, coverage
-        separator = past_future.separator
-        assert isinstance(separator, GuidedRouting)
-        self._separator, self._rounds = separator, separator.rounds
+        separator, token = past_future.separator, coverage.token
+        assert isinstance(separator, GuidedRouting) and token is not None
+        self._rounds, self._counts = separator.rounds, past_future.counts
+        self._read, capsules = sum(self._counts[:2]), sum(self._counts)
         self._strength = coverage.strength[:, None, None]
-        self._counts = past_future.counts
-        self._read = sum(self._counts[:2])
+        key, scale = coverage.key.weight, coverage.scale
+        # What is linear in the source's states is one product: keys of the focus and of tokens,
+        # each word's own logits, and the votes.
+        parts = [
+            coverage.query.weight.T @ key * scale,
+            token.weight.T @ key * (scale * token.weight.shape[1] ** 0.5),
+            coverage.word.weight,
+            separator.vote.weight,
+        ]
+        self._widths = [len(part) for part in parts]
+        self._source = torch.cat(parts).T.contiguous()
+        self._guide = agreement.guide.weight.unflatten(0, (capsules, -1)) * agreement.scale
+        self._capsule = agreement.capsule.weight * agreement.scale
+        self._fusion = _fusion_weights(past_future, self._read)
 
     @classmethod
     def of(cls, past_future: PastFuture) -> "PreparedRouting | None":
@@ -75,28 +88,30 @@ class PreparedRouting:
 
     def cast(self, source: Source) -> Source:
         """Folds the weights into the votes of a source, once a sentence."""
-        states, mask = source.states, source.mask
-        agreement, coverage = self._agreement, self._coverage
-        real = None if bool(mask.all()) else mask[..., None].to(states.dtype)
-        votes = self._separator.votes(states)
+        (b, i, d), mask = source.states.shape, source.mask
+        real = None if bool(mask.all()) else mask[..., None].to(source.states.dtype)
+        flat = torch.mm(source.states.view(b * i, d), self._source)
+        focus_keys, token_keys, words, votes = flat.split_with_sizes(self._widths, 1)
+        votes = votes.unflatten(1, (len(self._guide), -1)).transpose(0, 1)  # (j, bi, c)
         if real is not None:
-            votes = votes * real[:, None]
-        j, c = votes.shape[1], votes.shape[3]
-        first = agreement.capsule(uniform_routing(votes, mask).capsules.transpose(1, 2))
-        keys, words = coverage.cast(states)
-        focus_keys = keys @ coverage.query.weight * coverage.scale
-        guide = agreement.guide.weight.view(j, c, -1)
-        guide_keys = (votes @ guide * agreement.scale).flatten(1, 2)
-        own = words - 0.5 * self._strength[:, :, 0]
-        start = (agreement.scores(votes, first).mT + own[..., None]).contiguous()
+            votes = votes * real.view(1, b * i, 1)
+        keys = flat.new_empty(b, i + len(votes) * i, d)
+        keys[:, :i] = focus_keys.view(b, i, d)
+        keys[:, i:].unflatten(1, (-1, i)).copy_(_by_sentence(torch.bmm(votes, self._guide), b))
+        fusion_keys = _by_sentence(torch.bmm(votes[: self._read], self._fusion), b)
+        votes = _by_sentence(votes, b).contiguous()
+        capsule_keys = votes @ self._capsule
+        totals = votes.sum(2, keepdim=True) / votes.shape[1]
+        agreed = torch.matmul(totals * _squash_factor(totals.square().sum(-1)), capsule_keys.mT)
+        own = words.view(b, i, -1).transpose(1, 2) - 0.5 * self._strength[:, :, 0]
+        lengths = torch.matmul(votes, votes.mT)
         folded = (
-            torch.cat([focus_keys, guide_keys], dim=1),
-            self._token_keys(keys),
-            start,
-            votes,
-            votes @ agreement.capsule.weight * agreement.scale,
-            votes[:, : self._read].contiguous(),
-            self._fusion_keys(votes),
+            keys,
+            token_keys.view(b, i, -1),
+            agreed.add_(own[:, :, None]),
+            torch.cat([lengths, torch.matmul(votes, capsule_keys.mT)], dim=-1),
+            lengths[:, : self._read].contiguous(),
+            fusion_keys.reshape(b, self._read * i, -1),
         )
         return replace(source, votes=folded if real is None else (*folded, real))
 
@@ -108,47 +123,32 @@ class PreparedRouting:
         covered: Float[Tensor, "bn i"] | None,
     ) -> RoutedStep:
         """Routes for n beams that have read `tokens`; `covered` is None where that was BOS."""
-        folded = _Folded(*source.votes)
-        (b, n, _), (_, j, i, _) = states.shape, folded.votes.shape
-        seen = torch.bmm(folded.keys, states.mT)
+        folded, (b, n, _) = _Folded(*source.votes), states.shape
+        (_, j, i, _), p = folded.grams.shape, self._read
+        seen = torch.bmm(states, folded.keys.mT)
         if covered is None:
-            spoken = torch.zeros(b, i, n)
+            spoken = torch.zeros(b, n, i)
         else:
-            focus = torch.baddbmm(seen[:, :i], folded.token_keys, tokens.mT)
+            focus = torch.baddbmm(seen[..., :i], tokens, folded.token_keys.mT)
             if folded.real is not None:
-                focus.masked_fill_(folded.real == 0, -torch.inf)
-            spoken = focus.softmax(1).add_(covered.view(b, n, i).mT)
-        guided = seen[:, i:].view(b, j, i, n)
+                focus.masked_fill_(folded.real.mT == 0, -torch.inf)
+            spoken = focus.softmax(-1).add_(covered.view(b, n, i))
+        guided = seen[..., i:].unflatten(2, (j, i)).transpose(1, 2).contiguous()
         logits = torch.addcmul(guided, self._strength, spoken[:, None]).add_(folded.start)
         for _ in range(self._rounds - 1):
-            shares = logits.softmax(1).view(b * j, i, n)
-            capsules = torch.bmm(folded.votes.flatten(0, 1).mT, shares)
-            agreed = torch.bmm(folded.capsule_keys.flatten(0, 1), capsules)
-            agreed.mul_(_squash_factor(capsules))
-            logits.add_(guided).add_(agreed.view(b, j, i, n))
+            shares = logits.softmax(1).view(b * j, n, i)
+            products = torch.bmm(shares, folded.grams.flatten(0, 1))
+            factors = _squash_factor((shares * products[..., :i]).sum(-1))
+            logits.add_(guided).add_((products[..., i:] * factors).view(b, j, n, i))
         assignments = logits.softmax(1)
-        read = assignments[:, : self._read].reshape(b * self._read, i, n)
-        capsules = torch.bmm(folded.read_votes.flatten(0, 1).mT, read)
-        weights = (read * _squash_factor(capsules)).view(b, self._read * i, n)
-        holistic = torch.baddbmm(states, weights.mT, folded.fusion)
-        shares = self._shares(assignments, folded.real)
-        return RoutedStep(holistic, shares, spoken.mT.reshape(b * n, i))
-
-    def _token_keys(self, keys: Float[Tensor, "b i c"]) -> Float[Tensor, "b i o"]:
-        assert self._coverage.token is not None
-        weight = self._coverage.token.weight
-        return keys @ weight * (self._coverage.scale * weight.shape[1] ** 0.5)
-
-    def _fusion_keys(self, votes: Float[Tensor, "b j i c"]) -> Float[Tensor, "b pi o"]:
-        fusion, scale = self._past_future.fusion, self._past_future.scale
-        assert isinstance(fusion, LinearFusion)
-        weight = fusion.transform.weight.unflatten(1, (self._read, -1)).permute(1, 2, 0)
-        if scale is not None:
-            weight = weight * scale[:, None, None]
-        return (votes[:, : self._read] @ weight).flatten(1, 2)
+        read = assignments[:, :p].reshape(b * p, n, i)
+        lengths = (read * torch.bmm(read, folded.read_grams.flatten(0, 1))).sum(-1)
+        weights = (read * _squash_factor(lengths)).view(b, p, n, i).transpose(1, 2)
+        holistic = torch.baddbmm(states, weights.reshape(b, n, p * i), folded.fusion)
+        return RoutedStep(holistic, self._shares(assignments, folded.real), spoken.view(b * n, i))
 
     def _shares(
-        self, assignments: Float[Tensor, "b j i n"], real: Float[Tensor, "b i 1"] | None
+        self, assignments: Float[Tensor, "b j n i"], real: Float[Tensor, "b i 1"] | None
     ) -> Float[Tensor, "b n i g"]:
         """Sums the capsules of each category; padding has no share."""
         if len(set(self._counts)) == 1:
@@ -157,11 +157,23 @@ class PreparedRouting:
             parts = assignments.split(self._counts, dim=1)
             shares = torch.stack([part.sum(1) for part in parts], dim=1)
         if real is not None:
-            shares = shares * real[:, None]
-        return shares.permute(0, 3, 2, 1)
+            shares = shares * real.mT[:, None]
+        return shares.permute(0, 2, 3, 1)
 
 
-def _squash_factor(capsules: Float[Tensor, "bj c n"]) -> Float[Tensor, "bj 1 n"]:
-    """Computes |s| / (1 + |s|^2), by which squash multiplies s."""
-    norm = torch.linalg.vector_norm(capsules, dim=1, keepdim=True)
-    return norm / (norm * norm + 1)
+def _squash_factor(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n 1"]:
+    """Computes |s| / (1 + |s|^2), by which squash multiplies s, of the square of |s|."""
+    square = square[..., None].clamp(min=0.0)  # rounding may leave less than nothing
+    return square.sqrt() / (square + 1)
+
+
+def _by_sentence(values: Float[Tensor, "j bi c"], sentences: int) -> Float[Tensor, "b j i c"]:
+    return values.unflatten(1, (sentences, -1)).transpose(0, 1)
+
+
+def _fusion_weights(past_future: PastFuture, read: int) -> Float[Tensor, "p c o"]:
+    """Returns the fusion of each capsule that is read, times the capsule's learnt factor."""
+    fusion, scale = past_future.fusion, past_future.scale
+    assert isinstance(fusion, LinearFusion)
+    weight = fusion.transform.weight.unflatten(1, (read, -1)).permute(1, 2, 0)
+    return (weight if scale is None else weight * scale[:, None, None]).contiguous()
