@@ -25,6 +25,8 @@ fuzz: $(DEV_INSTALLED)  ## generated input for 10 minutes; SEED=n chooses other 
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m fuzz --seed $(or $(SEED),1)
 
 RESULTS := benchmarks/results
+# As the commands do: see docs/threads.md.
+bench bench-peers: export THP_MEM_ALLOC_ENABLE ?= 1
 bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios, kept in benchmarks/results; then docs/performance.md
 	for preset in tiny base; do \
 	  $(BIN)/python benchmarks/train.py --preset $$preset --json $(RESULTS)/train-$$preset.json && \

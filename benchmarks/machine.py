@@ -35,6 +35,7 @@ def describe_conditions(root: Path = Path("/")) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **_versions(), "commit": _commit()},
         "threads": torch.get_num_threads(),
         "malloc": {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")},
+        "large_pages": os.environ.get("THP_MEM_ALLOC_ENABLE", "0"),
         "load": {"average": list(os.getloadavg()), "other_processes": count_others()},
     }
 

@@ -7,6 +7,11 @@ Only the public API is used (train, load, translate), so any two versions can ra
 single sentences and batches, greedy and with a beam, and updates; each with a plain Transformer and
 with past and future. Times are of the processor, one thread; a ratio above 1 means that the second
 version is slower.
+
+One version may race against itself in another environment:
+
+    python benchmarks/versions.py src src --before THP_MEM_ALLOC_ENABLE=0 \\
+        --after THP_MEM_ALLOC_ENABLE=1 --preset base
 """
 
 import argparse
@@ -40,26 +45,33 @@ CONFIG = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("before", type=Path, help="the src directory of one version")
-    parser.add_argument("after", type=Path, help="the src directory of the other")
+    parser.add_argument("first", type=Path, help="the src directory of one version")
+    parser.add_argument("second", type=Path, help="the src directory of the other")
+    parser.add_argument("--before", action="append", default=[], help="NAME=VALUE, for the first")
+    parser.add_argument("--after", action="append", default=[], help="NAME=VALUE, for the second")
+    parser.add_argument("--preset", default="tiny")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
+    os.environ["UNTOLD_RACE_PRESET"] = options.preset
+    versions = ((options.first, options.before), (options.second, options.after))
     with tempfile.TemporaryDirectory() as directory:
         workers = [
-            start(path.resolve(), Path(directory) / str(number))
-            for number, path in enumerate((options.before, options.after))
+            start(path.resolve(), Path(directory) / str(number), changes)
+            for number, (path, changes) in enumerate(versions)
         ]
         print(f"{'':26}{'before':>10}{'after':>10}   after / before")
         for kind in KINDS:
-            for job in JOBS:
+            for job in options.jobs:
                 race(workers, f"{kind}|{job}", options.rounds)
         for worker in workers:
             worker.kill()
 
 
-def start(source: Path, directory: Path) -> "subprocess.Popen[str]":
+def start(source: Path, directory: Path, changes: list[str]) -> "subprocess.Popen[str]":
     """A process that imports untold from `source` and works on demand."""
     environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    environment |= dict(change.split("=", 1) for change in changes)
     worker = subprocess.Popen(
         [sys.executable, __file__, "--work", str(directory)],
         stdin=subprocess.PIPE,
@@ -138,7 +150,7 @@ def settings(corpus: Path, separator: str) -> "object":
         "train": {"source": "train.en", "target": "train.de"},
         "valid": {"source": "dev.en", "target": "dev.de"},
     }
-    model = {"preset": "tiny", "separator": {"kind": separator}}
+    model = {"preset": os.environ["UNTOLD_RACE_PRESET"], "separator": {"kind": separator}}
     return parse_config(CONFIG | {"data": data, "model": model})
 
 

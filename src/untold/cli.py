@@ -32,7 +32,7 @@ from untold.failures import MISTAKE, explain_failure
 from untold.feedback import show_on
 from untold.stopping import stop_on_signals
 from untold.terminal.standard_streams import decode_argument, safe_streams
-from untold.threads import choose_at_startup
+from untold.threads import ask_for_large_pages, choose_at_startup
 from untold.version import __version__
 
 __all__ = ["app", "main", "options"]
@@ -135,6 +135,7 @@ def _display(progress: Literal["auto", "plain", "none"]) -> AbstractContextManag
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
     choose_at_startup()
+    ask_for_large_pages()
     with safe_streams():
         _run()
 

@@ -15,6 +15,7 @@ from untold.threads import (
     Surroundings,
     ThreadKeeper,
     ThreadPlan,
+    ask_for_large_pages,
     check_threads,
     choose_at_startup,
     count_cores,
@@ -177,6 +178,13 @@ def test_a_quiet_machine_keeps_the_defaults_of_the_library(two_cores):
     assert choose_at_startup(environ, two_cores(1)) == ThreadPlan(2)
     assert not {"OMP_NUM_THREADS", "GOMP_SPINCOUNT"} & environ.keys()
     assert is_ours_to_choose(environ)
+
+
+def test_large_pages_are_asked_for_unless_the_user_chose():
+    for given, expected in (({}, "1"), ({"THP_MEM_ALLOC_ENABLE": "0"}, "0")):
+        environ = dict(given)
+        ask_for_large_pages(environ)
+        assert environ == {"THP_MEM_ALLOC_ENABLE": expected}
 
 
 def test_a_busy_machine_gets_one_thread_that_hardly_spins(two_cores):
