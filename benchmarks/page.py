@@ -150,25 +150,17 @@ def picture_digest(races: Sequence[Race]) -> str:
 
 def draw_picture(races: Sequence[Race], path: Path) -> None:
     """Draws the speed of each contender as a share of the first one's, with its spread."""
-    import matplotlib
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams |= {"svg.hashsalt": "untold", "svg.fonttype": "none", "font.size": 9}
     heights = [0.9 + 0.27 * len(race.seconds) for race in races]
-    figure, axes = pyplot.subplots(
-        len(races),
-        figsize=(7.5, sum(heights)),
-        height_ratios=heights,
-        squeeze=False,
-        layout="constrained",
-    )
-    for axis, race in zip(axes[:, 0], races, strict=True):
-        _draw_race(axis, race)
-    description = {"Date": None, "Description": picture_digest(races)}
-    figure.savefig(path, format="svg", metadata=description)
-    pyplot.close(figure)
+    with rc_context({"svg.hashsalt": "untold", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(7.5, sum(heights)), layout="constrained")
+        axes = figure.subplots(len(races), height_ratios=heights, squeeze=False)
+        for axis, race in zip(axes[:, 0], races, strict=True):
+            _draw_race(axis, race)
+        description = {"Date": None, "Description": picture_digest(races)}
+        figure.savefig(path, format="svg", metadata=description)
 
 
 def _draw_race(axis: "Axes", race: Race) -> None:

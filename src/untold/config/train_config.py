@@ -34,8 +34,7 @@ class TrainConfig(Section):
     batch_tokens: BatchTokens = 4096
     """The most tokens of a batch on either side, padding counted."""
     batch_order: Literal["longer_side", "target"] = "longer_side"
-    """By which length pairs are sorted before they are cut into batches; runs of older versions
-    go on with target, which pads the source more."""
+    """The side by whose length pairs are sorted into batches; older runs go on with target."""
     accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Batches of one update, over all processes."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 7e-4
@@ -69,8 +68,7 @@ class TrainConfig(Section):
     bow_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     """The share of steps, drawn at random, whose bags are computed."""
     vocabulary_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
-    """The share of the words outside a batch, drawn at random, over which bags and lexicon are
-    normalised; 1 takes all."""
+    """The share of the words outside a batch over which bags and lexicon are normalised."""
     bca_weight: Weight = 0.0
     """The weight of the content agreement of capsules and decoder states."""
     ends_weight: Weight = 0.5

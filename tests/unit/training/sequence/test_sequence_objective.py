@@ -254,7 +254,8 @@ def test_judges_start_the_same_for_the_same_seed_and_disturb_nobody_s_draws(sett
 
 
 def test_a_model_with_past_and_future_learns_from_samples_too(setting):
-    trained, goal, batch = setting("mean", model=MODEL | {"separator": separator("gdr-dot")})
+    model, every = MODEL | {"separator": separator("gdr-dot")}, {"counterfactual": 1.0}
+    trained, goal, batch = setting("mean", model=model, train=every)
     losses = run(trained, goal, batch)
     assert {"bow", "sequence", "reward"} <= losses.parts.keys() == set(goal.names)
     assert bool(torch.isfinite(losses.total))
