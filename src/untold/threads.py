@@ -108,8 +108,8 @@ def choose_at_startup(
 def ask_for_large_pages(environ: MutableMapping[str, str] | None = None) -> None:
     """Let torch ask Linux for pages of 2 MB, unless the user chose; before torch is imported.
 
-    Weights of a large model lie on tens of thousands of small pages, and looking those up costs a
-    fifth of the time that a step of one sentence takes.
+    Weights of a large model lie on tens of thousands of small pages, and a step of one sentence,
+    which reads each weight once, spends a good part of its time on looking those up.
     """
     environ = os.environ if environ is None else environ
     environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
