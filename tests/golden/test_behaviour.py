@@ -127,9 +127,13 @@ def test_losses_and_translations_are_those_of_before(name, corpus, tmp_path):
     assert len(pairs) == SENTENCES
     # Another processor, or another layout of the weights, rounds otherwise: of two hypotheses that
     # score alike the other one may win.
-    assert sum(one != other for one, other in pairs) <= SENTENCES // 20
-    for key in ("scores", "forced"):
-        assert found[key] == pytest.approx(expected[key], rel=1e-3, abs=1e-3)
+    same = [row for row, (one, other) in enumerate(pairs) if one == other]
+    assert len(same) >= SENTENCES - SENTENCES // 20
+    for key in ("scores", "forced"):  # those of other hypotheses have nothing to be compared with
+        kept = [row for row in same if row < len(expected[key])]
+        assert [found[key][row] for row in kept] == pytest.approx(
+            [expected[key][row] for row in kept], rel=1e-3, abs=1e-3
+        )
 
 
 def record(directory: Path) -> None:
