@@ -27,9 +27,7 @@ _ROUNDS = 5  # passes over all layers for each layout; the fastest counts
 _CLASSES = (1, 4, 16, 64, 256)  # numbers of rows that are measured
 _GAIN = 0.9  # another layout must need less than this share of the first one's time
 _SMALL = 32_768  # weights of fewer numbers are not measured: calling costs more than computing
-_LARGE = (
-    131_072  # weights of fewer numbers stay in float32: rounding inputs costs more than it saves
-)
+_LARGE = 131_072  # smaller weights stay in float32: rounding their inputs costs more than it saves
 
 
 def rows_class(rows: int) -> int:
@@ -58,14 +56,14 @@ class LaidOut:
         shapes = [layer.shape for layer in self._layers]
         if self._int8:
             layouts = [INT8 if o * i >= _LARGE else FLOAT_LAYOUTS[0] for o, i in shapes]
-            return [self._packing(place, each, size) for place, each in enumerate(layouts)]
+            return [self._packing(place, each) for place, each in enumerate(layouts)]
         large = {shape for shape in shapes if shape[0] * shape[1] >= _SMALL}
         chosen = _recorded(large, size)
         if chosen is None:
             chosen = self._measure(size)
             _record({shape: chosen[shape] for shape in large}, size)
         return [
-            self._packing(place, chosen.get(shape, FLOAT_LAYOUTS[0]), size)
+            self._packing(place, chosen.get(shape, FLOAT_LAYOUTS[0]))
             for place, shape in enumerate(shapes)
         ]
 
@@ -75,7 +73,7 @@ class LaidOut:
         inputs = {width: torch.ones(size, width) for _, width in shapes}
         seconds: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
         for layout in FLOAT_LAYOUTS:
-            run = [self._packing(place, layout, size) for place in range(len(shapes))]
+            run = [self._packing(place, layout) for place in range(len(shapes))]
             for _ in range(_ROUNDS):
                 passed: dict[tuple[int, int], float] = defaultdict(float)
                 for apply, shape in zip(run, shapes, strict=True):
@@ -91,11 +89,11 @@ class LaidOut:
             for shape, taken in seconds.items()
         }
 
-    def _packing(self, place: int, layout: str, size: int) -> Apply:
+    def _packing(self, place: int, layout: str) -> Apply:
         """Lays out one layer, once; a layout serves all numbers of rows."""
         key = (place, layout)
         if key not in self._packings:
-            self._packings[key] = LAYOUTS[layout](self._layers[place], size)
+            self._packings[key] = LAYOUTS[layout](self._layers[place])
         return self._packings[key]
 
 

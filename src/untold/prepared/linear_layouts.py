@@ -47,32 +47,33 @@ def has_int8() -> bool:
         return False
     largest = LinearWeight(torch.ones(16, 64))
     try:
-        sums = _int8(largest, 1)(torch.ones(2, 64))
+        sums = _int8(largest)(torch.ones(2, 64))
     except RuntimeError:
         return False
     return torch.allclose(sums, torch.full((2, 16), 64.0), rtol=1e-3)
 
 
-def _plain(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
+def _plain(layer: LinearWeight) -> Apply:
     weight, bias = layer.weight, layer.bias
     return lambda x: F.linear(x, weight, bias)
 
 
-def _transposed(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
+def _transposed(layer: LinearWeight) -> Apply:
     weight, bias = layer.weight.t().contiguous(), layer.bias
     if bias is None:
         return lambda x: torch.mm(x, weight)
     return lambda x: torch.addmm(bias, x, weight)
 
 
-def _packed(layer: LinearWeight, rows: int) -> Apply:
+def _packed(layer: LinearWeight) -> Apply:
+    # No number of rows is named: blocks for one row, with which a search begins, are slow for more.
     operations, bias = torch.ops.mkldnn, layer.bias
-    weight = operations._reorder_linear_weight(layer.weight.contiguous(), rows)
+    weight = operations._reorder_linear_weight(layer.weight.contiguous(), None)
     multiply = operations._linear_pointwise.default
     return lambda x: multiply(x, weight, bias, "none", [], "")
 
 
-def _int8(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
+def _int8(layer: LinearWeight) -> Apply:
     """Rounds each output's weights, and each row of inputs, to 8 bits on a scale of their own.
 
     A row by itself: so a sentence's translation does not depend on what it is batched with.
@@ -99,7 +100,7 @@ def _int8(layer: LinearWeight, rows: int) -> Apply:  # noqa: ARG001
     return apply
 
 
-LAYOUTS: dict[str, Callable[[LinearWeight, int], Apply]] = {
+LAYOUTS: dict[str, Callable[[LinearWeight], Apply]] = {
     "plain": _plain,
     "transposed": _transposed,
     "packed": _packed,

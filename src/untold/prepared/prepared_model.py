@@ -42,7 +42,7 @@ class PreparedModel:
 
     def __init__(self, model: Seq2Seq, *, int8: bool = False) -> None:
         assert isinstance(model.backbone, Transformer)
-        self.model, self.int8 = model, int8
+        self.model = model
         self._versions = _versions(model)
         with torch.inference_mode():
             self._backbone = PreparedTransformer(model.backbone, int8=int8)

@@ -28,9 +28,9 @@ def slow_down(monkeypatch, *names):
     made = []
 
     def counted(name, make):
-        def build(layer, rows):
+        def build(layer):
             made.append((name, layer.shape))
-            apply = make(layer, rows)
+            apply = make(layer)
             wait = 0.002 if name in names else 0.0
             return lambda x: (time.sleep(wait), apply(x))[1]
 
