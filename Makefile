@@ -66,11 +66,14 @@ docs: $(DOCS_INSTALLED)  ## the documentation as a site in site/
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt  # the package alone, as users have it
+# The kernels in C are compiled by pip, so it runs again when they change.
+NEEDED := $(VENV)/bin/python pyproject.toml constraints.txt $(wildcard src/untold/native/*.[ch])
+
+$(INSTALLED): $(NEEDED)  # the package alone, as users have it
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	touch $@
 
-$(DEV_INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt  # and what the tests need
+$(DEV_INSTALLED): $(NEEDED)  # and what the tests need
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[align,dev,files,hf,rouge,zh]'
 	touch $(INSTALLED) $@
 

@@ -12,9 +12,9 @@ import pytest
 # Most that each may count; lower these when the way becomes shorter (docs/architecture.md).
 LIMITS = {
     "update plain": {"depth": 9, "functions": 49, "files": 12, "values": 19},
-    "translate plain": {"depth": 8, "functions": 67, "files": 17, "values": 42},
+    "translate plain": {"depth": 8, "functions": 77, "files": 22, "values": 44},
     "update gdr": {"depth": 11, "functions": 122, "files": 23, "values": 101},
-    "translate gdr": {"depth": 9, "functions": 78, "files": 19, "values": 50},
+    "translate gdr": {"depth": 8, "functions": 80, "files": 21, "values": 52},
 }
 
 

@@ -1,4 +1,7 @@
-"""The best tokens of each row of log-probabilities. Of equal ones the lower ids are better."""
+"""The best tokens of each row of log-probabilities. Of equal ones the lower ids are better.
+
+A compiled kernel finds them in one pass; where there is none, torch needs some more.
+"""
 
 from functools import lru_cache
 
@@ -6,9 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["COLUMN", "best_tokens", "top"]
+from untold.native import in_parts, load
+
+__all__ = ["COLUMN", "best_tokens", "top", "top_in_torch"]
 
 COLUMN = 16  # measured: the height at which a large vocabulary is searched fastest
+_MOST = 64  # tokens that the kernel finds: it keeps them sorted, which is slow for many
 
 
 def best_tokens(
@@ -32,7 +38,28 @@ def best_tokens(
 def top(
     log_probs: Float[Tensor, "*b v"], count: int
 ) -> tuple[Float[Tensor, "*b k"], Int[Tensor, "*b k"]]:
+    """Finds the best tokens of each row, best first."""
+    kernels, wanted = load(), (torch.float32, "cpu")
+    if kernels is None or count > _MOST or (log_probs.dtype, log_probs.device.type) != wanted:
+        return top_in_torch(log_probs, count)
+    log_probs = log_probs.contiguous()
+    *many, size = log_probs.shape
+    values = log_probs.new_empty(*many, count)
+    tokens = torch.empty(*many, count, dtype=torch.long)
+    found, address = (values.data_ptr(), tokens.data_ptr()), log_probs.data_ptr()
+    in_parts(
+        lambda first, last: kernels.largest(address, size, count, first, last, *found),
+        log_probs.numel() // size,
+    )
+    return values, tokens
+
+
+def top_in_torch(
+    log_probs: Float[Tensor, "*b v"], count: int
+) -> tuple[Float[Tensor, "*b k"], Int[Tensor, "*b k"]]:
     """Computes topk in less time: the best `count` lie in the columns with the best maxima.
+
+    Of equal tokens it returns any.
 
     The vocabulary is written as rows of `width` ids under each other; the ids that are left over
     are added at the end. Maxima over columns run at the speed of memory, which topk does not.

@@ -19,7 +19,7 @@ import torch
 
 from untold import durable
 from untold.errors import UntoldError
-from untold.prepared.linear_layouts import FLOAT_LAYOUTS, INT8, LAYOUTS, Apply, LinearWeight
+from untold.prepared.linear_layouts import FLOAT_LAYOUTS, INT8, LAYOUTS, PANELS, Apply, LinearWeight
 
 __all__ = ["LaidOut", "rows_class"]
 
@@ -51,6 +51,10 @@ class LaidOut:
         if found is None:
             found = self._by_rows[size] = self._choose(size)
         return found
+
+    def in_panels(self) -> list[Apply]:
+        """Returns all layers but the last for our own kernel."""
+        return [self._packing(place, PANELS) for place in range(len(self._layers) - 1)]
 
     def _choose(self, size: int) -> list[Apply]:
         shapes = [layer.shape for layer in self._layers]
@@ -104,7 +108,7 @@ def _fastest(seconds: dict[str, float]) -> str:
 
 
 def _file() -> Path:
-    """Names the file of this machine's choices, which depend on processor, torch and threads."""
+    """Names the file of this machine's choices: they depend on processor, torch and threads."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "untold" / f"layouts-{_machine()}.json"
 
@@ -116,7 +120,8 @@ def _machine() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     name = next(names, platform.processor() or platform.machine())
-    text = f"{name}-torch-{torch.__version__}-threads-{torch.get_num_threads()}"
+    native = "-native" if PANELS in FLOAT_LAYOUTS else ""
+    text = f"{name}-torch-{torch.__version__}-threads-{torch.get_num_threads()}{native}"
     return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in text)
 
 

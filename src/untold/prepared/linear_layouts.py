@@ -3,12 +3,14 @@
     plain        as it was trained; torch packs it again in every call
     transposed   what a product with few rows reads fastest
     packed       oneDNN's own blocks: fastest for large weights, but dear to call
+    panels       for few rows: our own kernel reads 32 outputs at a time
     int8         8-bit weights, and inputs that are rounded to 8 bits as they come (oneDNN)
 
-Which of the first three is best depends on the shape, the number of rows and the machine, so it is
-measured: see layout_choice.py. They differ in rounding alone.
+Which of the others is best depends on the shape, the number of rows and the machine, so it is
+measured: see layout_choice.py. They differ in rounding alone; only int8 rounds weights.
 """
 
+import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +20,24 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["FLOAT_LAYOUTS", "INT8", "LAYOUTS", "Apply", "LinearWeight", "has_int8"]
+from untold.native import load
+from untold.native.library import Linear
+
+__all__ = [
+    "FLOAT_LAYOUTS",
+    "INT8",
+    "LAYOUTS",
+    "PANELS",
+    "Apply",
+    "LinearWeight",
+    "PanelLinear",
+    "has_int8",
+]
 
 Apply = Callable[[Tensor], Tensor]  # from rows (r i) to rows (r o)
 
-INT8 = "int8"
+INT8, PANELS = "int8", "panels"
+_PANEL = 32  # outputs, as in linear.c
 _LARGEST, _MIDDLE = 127.0, 128  # of 8-bit weights; and the number that stands for an input of zero
 
 
@@ -100,21 +115,48 @@ def _int8(layer: LinearWeight) -> Apply:
     return apply
 
 
+class PanelLinear:
+    """A linear layer of our own kernel."""
+
+    def __init__(self, layer: LinearWeight) -> None:
+        kernels = load()
+        assert kernels is not None
+        self._multiply, (self.outputs, inputs) = kernels.multiply, layer.shape
+        padded = F.pad(layer.weight, (0, 0, 0, -self.outputs % _PANEL))
+        panels = padded.view(-1, _PANEL, inputs).transpose(1, 2).contiguous()
+        bias = None if layer.bias is None else layer.bias.detach().clone()
+        self._kept = panels, bias  # the structure points into them
+        self.structure = Linear(
+            self.outputs, inputs, panels.data_ptr(), None if bias is None else bias.data_ptr()
+        )
+        self._address = ctypes.addressof(self.structure)
+
+    def __call__(self, x: Float[Tensor, "r i"]) -> Float[Tensor, "r o"]:
+        """Multiplies rows by the weight and adds the bias."""
+        x, rows = x.contiguous(), len(x)
+        y = x.new_empty(rows, self.outputs)
+        self._multiply(self._address, x.data_ptr(), y.data_ptr(), rows, 0)
+        return y
+
+
 LAYOUTS: dict[str, Callable[[LinearWeight], Apply]] = {
     "plain": _plain,
     "transposed": _transposed,
     "packed": _packed,
+    PANELS: PanelLinear,
     INT8: _int8,
 }
 
 
 def _float_layouts() -> tuple[str, ...]:
-    """Names the layouts that torch offers here; oneDNN is missing from some builds."""
-    operations = torch.ops.mkldnn
+    """Names the layouts that there are here: torch may lack oneDNN, or our kernels a compiler."""
+    operations, found = torch.ops.mkldnn, ["transposed", "plain"]
     names = ("_reorder_linear_weight", "_linear_pointwise")
     if torch.backends.mkldnn.is_available() and all(hasattr(operations, name) for name in names):
-        return ("transposed", "plain", "packed")
-    return ("transposed", "plain")
+        found.append("packed")
+    if load() is not None:
+        found.append(PANELS)
+    return tuple(found)
 
 
 FLOAT_LAYOUTS = _float_layouts()

@@ -1,6 +1,6 @@
 """A whole model for translation: the prepared Transformer, with past and future on top of it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,28 +10,26 @@ from untold.errors import UntoldError
 from untold.models.backbone import Source
 from untold.models.seq2seq import Outputs, Seq2Seq, Signals, Step
 from untold.models.transformer import Transformer
-from untold.prepared.key_value_buffers import KeyValueBuffers
+from untold.prepared.hypothesis_memory import HypothesisMemory
 from untold.prepared.linear_layouts import has_int8
 from untold.prepared.prepared_routing import PreparedRouting
 from untold.prepared.prepared_transformer import PreparedTransformer
+from untold.prepared.ragged_source import RaggedSource
 
 __all__ = ["PreparedModel", "PreparedState", "prepare"]
 
 
 @dataclass(frozen=True)
 class PreparedState:
-    """Holds the memory of hypotheses. Steps write into it: only the newest state may be used."""
+    """Holds the memory of hypotheses."""
 
-    buffers: KeyValueBuffers
-    length: int = 0
-    rows: Int[Tensor, " r"] | None = None  # a selection, carried out by the next step
+    memory: HypothesisMemory
     covered: Float[Tensor, "r i"] | None = None
 
     def select(self, rows: Int[Tensor, " s"]) -> "PreparedState":
         """Keeps the hypotheses at `rows`."""
-        chosen = rows if self.rows is None else self.rows[rows]
         covered = None if self.covered is None else self.covered.index_select(0, rows)
-        return replace(self, rows=chosen, covered=covered)
+        return PreparedState(self.memory.select(rows), covered)
 
 
 class PreparedModel:
@@ -48,52 +46,50 @@ class PreparedModel:
             self._backbone = PreparedTransformer(model.backbone, int8=int8)
             self._routing = None
             if model.past_future is not None and model.copy_layer is None:
-                self._routing = PreparedRouting.of(model.past_future)
+                self._routing = PreparedRouting.of(model.past_future, model.output_embedding())
 
     @property
     def is_current(self) -> bool:
         """Tells if the model's weights are those that were prepared."""
         return self._versions == _versions(self.model)
 
-    def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
+    def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> RaggedSource:
         """Encodes the source once, and lays out what routing needs of it."""
-        source = self._backbone.encode(ids, mask)
+        encoded = self._backbone.encode(ids, mask)
         if self._routing is not None:
-            return self._routing.cast(source)
+            return self._routing.cast(encoded)
+        source: Source = encoded
         past_future, copy_layer = self.model.past_future, self.model.copy_layer
         if past_future is not None:
             source = past_future.cast(source)
-        return source if copy_layer is None else copy_layer.cast(source, ids)
+        if copy_layer is not None:
+            source = copy_layer.cast(source, ids)
+        assert isinstance(source, RaggedSource)
+        return source
 
-    def start(self, source: Source, beams: int) -> PreparedState:
+    def start(self, source: RaggedSource, beams: int) -> PreparedState:
         """Creates the memory of `beams` empty hypotheses for each sentence."""
         return PreparedState(self._backbone.start(len(source.states) * beams))
 
     def step(
         self,
-        source: Source,
+        source: RaggedSource,
         last: Int[Tensor, "b n"],
         state: PreparedState,
         *,
         attention: bool = False,
     ) -> Step:
         """Scores the next token of every hypothesis after reading its token `last`."""
-        buffers, length, covered = state.buffers, state.length, state.covered
-        if state.rows is not None:
-            buffers.reorder(state.rows, length)
-        decoded = self._backbone.step(source, last, buffers, length, attention=attention)
+        decoded, memory = self._backbone.step(source, last, state.memory, attention=attention)
         if self._routing is None:
-            read = self.model.read_step(source, last, decoded, covered, begins=length == 0)
+            begins = state.memory.length == 0
+            read = self.model.read_step(source, last, decoded, state.covered, begins=begins)
             logits = self._logits(read.holistic)
             logits = logits if read.copied is None else read.copied.mix(logits)
-            return Step(
-                logits, PreparedState(buffers, length + 1, None, read.covered), read.signals
-            )
-        tokens = torch.nn.functional.embedding(last, self.model.output_embedding())
-        routed = self._routing.step(source, decoded.states, tokens, covered)
+            return Step(logits, PreparedState(memory, read.covered), read.signals)
+        routed = self._routing.step(source, decoded.states, last, state.covered)
         signals = Signals(attention=decoded.attention, assignments=routed.shares)
-        new = PreparedState(buffers, length + 1, None, routed.covered)
-        return Step(self._logits(routed.holistic), new, signals)
+        return Step(self._logits(routed.holistic), PreparedState(memory, routed.covered), signals)
 
     def __call__(
         self,

@@ -12,19 +12,24 @@ votes once a sentence. With the letters of models/capsule_routing.py:
 So a step never computes a capsule: tables of products between the words of a source (grams) give
 their lengths and what they agree with. In the last round nothing is computed for redundant
 capsules but their share of each word. This is the default form (dot agreement, coverage by tokens,
-linear fusion); other forms run through their modules.
+linear fusion); other forms run through their modules. A compiled kernel takes a step in one call;
+where there is none, torch takes it in some thirty.
 """
 
+import ctypes
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untold.models.backbone import Source
 from untold.models.capsule_routing import DotAgreement, GuidedRouting, RoutingPrior
 from untold.models.past_future import LinearFusion, PastFuture
+from untold.native import load
+from untold.native.library import Folded, RoutedRows, in_parts
+from untold.prepared.ragged_source import RaggedSource
+from untold.prepared.row_attention import native_sources
 
 __all__ = ["PreparedRouting", "RoutedStep"]
 
@@ -37,7 +42,7 @@ class RoutedStep(NamedTuple):
     covered: Float[Tensor, "bn i"]
 
 
-class _Folded(NamedTuple):
+class _FoldedWeights(NamedTuple):
     """Holds all that depends on the source alone; the first axis of each is b."""
 
     keys: Float[Tensor, "b k d"]  # k = (1 + j) i: of the focus first, then of the capsules
@@ -46,20 +51,26 @@ class _Folded(NamedTuple):
     grams: Float[Tensor, "b j i 2i"]  # products of votes: for lengths, then for agreement
     read_grams: Float[Tensor, "b p i i"]  # for lengths, of past and future
     fusion: Float[Tensor, "b pi o"]
-    real: Float[Tensor, "b i 1"] | None = None  # 1 or 0; None: nothing is padded
 
 
 class PreparedRouting:
     """Routes the words of a source as seen from one step of its beams."""
 
     def __init__(
-        self, past_future: PastFuture, agreement: DotAgreement, coverage: RoutingPrior
+        self,
+        past_future: PastFuture,
+        agreement: DotAgreement,
+        coverage: RoutingPrior,
+        tokens: Float[Tensor, "v o"],
     ) -> None:
+        """Takes the modules of a model, and one vector for each of its target tokens."""
         separator, token = past_future.separator, coverage.token
         assert isinstance(separator, GuidedRouting) and token is not None
         self._rounds, self._counts = separator.rounds, past_future.counts
         self._read, capsules = sum(self._counts[:2]), sum(self._counts)
-        self._strength = coverage.strength[:, None, None]
+        self._strength = coverage.strength.detach().clone()[:, None, None]
+        self._tokens = tokens.detach().contiguous()
+        self._categories = torch.arange(3).repeat_interleave(torch.tensor(self._counts))
         key, scale = coverage.key.weight, coverage.scale
         # What is linear in the source's states is one product: keys of the focus and of tokens,
         # each word's own logits, and the votes.
@@ -76,7 +87,7 @@ class PreparedRouting:
         self._fusion = _fusion_weights(past_future, self._read)
 
     @classmethod
-    def of(cls, past_future: PastFuture) -> "PreparedRouting | None":
+    def of(cls, past_future: PastFuture, tokens: Float[Tensor, "v o"]) -> "PreparedRouting | None":
         """Prepares the default form; None if this model has another one."""
         separator, coverage = past_future.separator, past_future.coverage
         if not isinstance(separator, GuidedRouting) or coverage is None or coverage.token is None:
@@ -84,17 +95,16 @@ class PreparedRouting:
         agreement, fusion = separator.agreement, past_future.fusion
         if not isinstance(agreement, DotAgreement) or not isinstance(fusion, LinearFusion):
             return None
-        return cls(past_future, agreement, coverage)
+        return cls(past_future, agreement, coverage, tokens)
 
-    def cast(self, source: Source) -> Source:
+    def cast(self, source: RaggedSource) -> RaggedSource:
         """Folds the weights into the votes of a source, once a sentence."""
         (b, i, d), mask = source.states.shape, source.mask
-        real = None if bool(mask.all()) else mask[..., None].to(source.states.dtype)
         flat = torch.mm(source.states.view(b * i, d), self._source)
         focus_keys, token_keys, words, votes = flat.split_with_sizes(self._widths, 1)
         votes = votes.unflatten(1, (len(self._guide), -1)).transpose(0, 1)  # (j, bi, c)
-        if real is not None:
-            votes = votes * real.view(1, b * i, 1)
+        if source.rows.places is not None:
+            votes = votes * mask.view(1, b * i, 1)
         keys = flat.new_empty(b, i + len(votes) * i, d)
         keys[:, :i] = focus_keys.view(b, i, d)
         keys[:, i:].unflatten(1, (-1, i)).copy_(_by_sentence(torch.bmm(votes, self._guide), b))
@@ -107,32 +117,67 @@ class PreparedRouting:
         lengths = torch.matmul(votes, votes.mT)
         folded = (
             keys,
-            token_keys.view(b, i, -1),
+            token_keys.reshape(b, i, -1).contiguous(),
             agreed.add_(own[:, :, None]),
             torch.cat([lengths, torch.matmul(votes, capsule_keys.mT)], dim=-1),
             lengths[:, : self._read].contiguous(),
             fusion_keys.reshape(b, self._read * i, -1),
         )
-        return replace(source, votes=folded if real is None else (*folded, real))
+        return replace(source, folded=folded)
 
     def step(
         self,
-        source: Source,
+        source: RaggedSource,
         states: Float[Tensor, "b n d"],
-        tokens: Float[Tensor, "b n o"],
+        last: Int[Tensor, "b n"],
         covered: Float[Tensor, "bn i"] | None,
     ) -> RoutedStep:
-        """Routes for n beams that have read `tokens`; `covered` is None where that was BOS."""
-        folded, (b, n, _) = _Folded(*source.votes), states.shape
+        """Routes for n beams that have read `last`; `covered` is None where that was BOS."""
+        kernels = load()
+        if kernels is None:
+            return self._step_in_torch(source, states, last, covered)
+        (b, n, _), length = states.shape, source.rows.longest
+        spoken, holistic = states.new_empty(b * n, length), torch.empty_like(states)
+        shares = states.new_empty(b, n, length, 3)
+        inputs = states.data_ptr(), last.data_ptr(), None if covered is None else covered.data_ptr()
+        outputs = spoken.data_ptr(), holistic.data_ptr(), shares.data_ptr()
+        common = (
+            ctypes.byref(self._native_folded(source)),
+            ctypes.byref(native_sources(source, b * n)),
+            ctypes.byref(RoutedRows(*inputs, *outputs)),
+        )
+
+        def part(first: int, final: int) -> None:
+            room = torch.empty(3 * (1 + len(self._categories)) * length)
+            kernels.route(*common, first, final, room.data_ptr())
+
+        in_parts(part, b * n)
+        return RoutedStep(holistic, shares, spoken)
+
+    def _native_folded(self, source: RaggedSource) -> Folded:
+        tables = (table.data_ptr() for table in source.folded)
+        length, (_, _, width) = source.rows.longest, source.folded[0].shape
+        sizes = length, width, width, len(self._categories), self._read, self._rounds
+        own = self._strength, self._categories, self._tokens
+        return Folded(*tables, *sizes, *(each.data_ptr() for each in own))
+
+    def _step_in_torch(
+        self,
+        source: RaggedSource,
+        states: Float[Tensor, "b n d"],
+        last: Int[Tensor, "b n"],
+        covered: Float[Tensor, "bn i"] | None,
+    ) -> RoutedStep:
+        folded = _FoldedWeights(*(each.index_select(0, source.sentences) for each in source.folded))
+        b, n, _ = states.shape
+        tokens, hidden = self._tokens[last], ~source.mask[:, None]
         (_, j, i, _), p = folded.grams.shape, self._read
         seen = torch.bmm(states, folded.keys.mT)
         if covered is None:
             spoken = torch.zeros(b, n, i)
         else:
             focus = torch.baddbmm(seen[..., :i], tokens, folded.token_keys.mT)
-            if folded.real is not None:
-                focus.masked_fill_(folded.real.mT == 0, -torch.inf)
-            spoken = focus.softmax(-1).add_(covered.view(b, n, i))
+            spoken = focus.masked_fill_(hidden, -torch.inf).softmax(-1).add_(covered.view(b, n, i))
         guided = seen[..., i:].unflatten(2, (j, i)).transpose(1, 2).contiguous()
         logits = torch.addcmul(guided, self._strength, spoken[:, None]).add_(folded.start)
         for _ in range(self._rounds - 1):
@@ -145,20 +190,15 @@ class PreparedRouting:
         lengths = (read * torch.bmm(read, folded.read_grams.flatten(0, 1))).sum(-1)
         weights = (read * _squash_factor(lengths)).view(b, p, n, i).transpose(1, 2)
         holistic = torch.baddbmm(states, weights.reshape(b, n, p * i), folded.fusion)
-        return RoutedStep(holistic, self._shares(assignments, folded.real), spoken.view(b * n, i))
+        return RoutedStep(holistic, self._shares(assignments, hidden), spoken.view(b * n, i))
 
     def _shares(
-        self, assignments: Float[Tensor, "b j n i"], real: Float[Tensor, "b i 1"] | None
+        self, assignments: Float[Tensor, "b j n i"], hidden: Bool[Tensor, "b 1 i"]
     ) -> Float[Tensor, "b n i g"]:
         """Sums the capsules of each category; padding has no share."""
-        if len(set(self._counts)) == 1:
-            shares = assignments.unflatten(1, (3, -1)).sum(2)
-        else:
-            parts = assignments.split(self._counts, dim=1)
-            shares = torch.stack([part.sum(1) for part in parts], dim=1)
-        if real is not None:
-            shares = shares * real.mT[:, None]
-        return shares.permute(0, 2, 3, 1)
+        parts = assignments.split(self._counts, dim=1)
+        shares = torch.stack([part.sum(1) for part in parts], dim=-1)
+        return shares.masked_fill(hidden[..., None], 0.0)
 
 
 def _squash_factor(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n 1"]:

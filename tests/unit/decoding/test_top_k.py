@@ -1,7 +1,9 @@
 import pytest
 import torch
 
+from untold.decoding import top_k
 from untold.decoding.top_k import COLUMN, best_tokens
+from untold.native import load
 
 
 def plain(log_probs, count):
@@ -14,7 +16,16 @@ def plain(log_probs, count):
     return [[best(row) for row in rows] for rows in log_probs.tolist()]
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.fixture(params=["kernels", "torch alone"], autouse=True)
+def kernels(request, monkeypatch):
+    """Runs every test with the compiled kernels, and as if there were none."""
+    if request.param == "torch alone":
+        monkeypatch.setattr(top_k, "load", lambda: None)
+    elif load() is None:
+        pytest.skip("the kernels were not compiled here")
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 70])
 @pytest.mark.parametrize("size", [5, 13, COLUMN**2 * 6 + 7])
 @pytest.mark.parametrize("steps", [3, 50, 10**6])  # values in all: few make ties
 def test_best_tokens_are_the_plain_ones_whatever_ties(count, size, steps):

@@ -13,8 +13,17 @@ from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Ensemble, Sentences, search
 from untold.errors import UntoldError
 from untold.models.seq2seq import Seq2Seq
-from untold.prepared import PreparedModel, prepare
-from untold.prepared.linear_layouts import has_int8
+from untold.native import load
+from untold.prepared import (
+    PreparedModel,
+    layout_choice,
+    linear_layouts,
+    prepare,
+    prepared_routing,
+    prepared_stack,
+    prepared_transformer,
+)
+from untold.prepared.linear_layouts import PANELS, has_int8
 
 SIZE = 40
 FORMS: dict[str, dict[str, Any]] = {
@@ -47,10 +56,23 @@ def sources(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
     return pad_rows(rows, PAD)
 
 
+@pytest.fixture(params=["kernels", "torch alone"])
+def kernels(request, monkeypatch):
+    """Runs a test with the compiled kernels, and as if there were none."""
+    if request.param == "torch alone":
+        for module in (linear_layouts, prepared_stack, prepared_transformer, prepared_routing):
+            monkeypatch.setattr(module, "load", lambda: None)
+        layouts = tuple(name for name in linear_layouts.FLOAT_LAYOUTS if name != PANELS)
+        monkeypatch.setattr(layout_choice, "FLOAT_LAYOUTS", layouts)
+    elif load() is None:
+        pytest.skip("the kernels were not compiled here")
+
+
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("lengths", [(6,), (5, 5, 5), (7, 2, 9)], ids=str)
 def test_steps_are_those_of_the_model(form, lengths):
-    """Beams grow, change places and leave, and translations outgrow the first buffer."""
+    """Beams grow, change places and leave, and translations outgrow the first room."""
     general = model(form)
     prepared = prepare(general)
     assert isinstance(prepared, PreparedModel)
@@ -77,14 +99,16 @@ def test_steps_are_those_of_the_model(form, lengths):
 
 
 def _assert_same(one, other):
-    torch.testing.assert_close(one.logits, other.logits, rtol=1e-4, atol=1e-4)
+    # The shaken weights amplify rounding: the general model is 1e-4 from double precision itself.
+    torch.testing.assert_close(one.logits, other.logits, rtol=1e-3, atol=3e-4)
     for name in ("attention", "assignments", "copying"):
         left, right = getattr(one, name), getattr(other, name)
         assert (left is None) == (right is None), name
         if left is not None:
-            torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("form", ["plain", "gdr-said", "gdr-mlp"])
 def test_padding_changes_nothing(form):
     prepared = prepare(model(form))
@@ -181,4 +205,4 @@ def test_8_bits_translate_nearly_alike_and_each_sentence_by_itself(form, monkeyp
         )
     assert not torch.equal(exact.logits, near.logits)
     assert (exact.logits - near.logits).abs().max() < 0.1 * exact.logits.abs().max()
-    torch.testing.assert_close(alone.logits, near.logits[1:], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(alone.logits, near.logits[1:], rtol=1e-3, atol=3e-4)

@@ -1,0 +1,98 @@
+"""A stack of layers: its weights laid out for any number of rows, and its norms.
+
+A program runs it sublayer by sublayer through torch. Few rows run in one call of a compiled kernel,
+which reads each weight once; many rows need oneDNN's products and torch's threads.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from untold.native import load
+from untold.prepared.layout_choice import LaidOut
+from untold.prepared.linear_layouts import Apply, LinearWeight, PanelLinear
+from untold.prepared.native_stacks import NativeStack, StackLayer
+from untold.prepared.row_attention import AttentionShape
+
+__all__ = ["LayerParts", "PreparedNorm", "PreparedStack", "Program"]
+
+_FEW = 8  # rows: the kernel reads weights of any size as fast as memory gives them
+_SOME = 32  # rows: it is as fast as oneDNN where the weights are small
+_SMALL = 4_000_000  # numbers in all weights: calling torch takes longer than computing
+
+
+class LayerParts(NamedTuple):
+    """Holds the modules of one layer in the order of their use."""
+
+    linears: Sequence[nn.Linear]
+    norms: Sequence[nn.LayerNorm]
+
+
+class PreparedNorm(NamedTuple):
+    """Holds what torch.layer_norm takes beside its input."""
+
+    shape: tuple[int, ...]
+    weight: Tensor | None
+    bias: Tensor | None
+    eps: float
+
+    @classmethod
+    def of(cls, norm: nn.LayerNorm) -> "PreparedNorm":
+        """Takes what a module holds."""
+        return cls(tuple(norm.normalized_shape), norm.weight, norm.bias, norm.eps)
+
+
+class Program(NamedTuple):
+    """Holds linear layers, laid out for about so many rows."""
+
+    layers: list[tuple[Apply, ...]]  # those of each layer, in the order of use
+    last: Apply  # the output layer, or the keys and values of the decoder
+
+
+class PreparedStack:
+    """The layers of an encoder or a decoder, and the linear layer behind them."""
+
+    def __init__(
+        self,
+        layers: Sequence[LayerParts],
+        last_norm: nn.LayerNorm,
+        last: LinearWeight,
+        shape: AttentionShape,
+        *,
+        int8: bool,
+    ) -> None:
+        self._parts, self._last_module, self._shape = list(layers), last_norm, shape
+        weights = [LinearWeight(each.weight, each.bias) for own in layers for each in own.linears]
+        self._size = sum(each.weight.numel() for each in weights)
+        self._linears, self._int8 = LaidOut([*weights, last], int8=int8), int8
+        self._programs: dict[int, Program] = {}
+        self._native: NativeStack | None = None
+        self.norms = [[PreparedNorm.of(norm) for norm in own.norms] for own in layers]
+        self.last_norm = PreparedNorm.of(last_norm)
+
+    def for_rows(self, rows: int) -> Program:
+        """Returns the linear layers in the layouts that are fastest for so many rows."""
+        found = self._programs.get(rows)
+        if found is None:
+            *flat, last = self._linears.for_rows(rows)
+            each = len(self._parts[0].linears) if self._parts else 1
+            layers = [tuple(flat[k : k + each]) for k in range(0, len(flat), each)]
+            found = self._programs[rows] = Program(layers, last)
+        return found
+
+    def whole(self, rows: int) -> NativeStack | None:
+        """Returns the kernel that runs all layers at once, where that is faster; else None."""
+        kernels, small = load(), self._size <= _SMALL
+        if kernels is None or self._int8 or not self._parts or rows > (_SOME if small else _FEW):
+            return None
+        if not small and torch.get_num_threads() > 1:  # the kernel has one
+            return None
+        if self._native is None:
+            panels = iter(cast("list[PanelLinear]", self._linears.in_panels()))
+            layers = [
+                StackLayer([next(panels) for _ in own.linears], own.norms) for own in self._parts
+            ]
+            self._native = NativeStack(kernels, layers, self._last_module, self._shape)
+        return self._native

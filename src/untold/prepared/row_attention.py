@@ -1,0 +1,138 @@
+"""Attention for steps of a search: queries are rows, keys and values lie where they were written.
+
+Each function has two forms. The compiled one reads keys and values in place; the other gathers them
+and lets torch attend: it defines what the first computes, and runs where nothing was compiled.
+"""
+
+import ctypes
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from untold.native.library import Kernels, Past, Shape, Sources, in_parts
+from untold.prepared.hypothesis_memory import HypothesisMemory
+from untold.prepared.ragged_source import RaggedRows, RaggedSource
+
+__all__ = ["AttentionShape", "RowAttention", "native_past", "native_sources"]
+
+
+class AttentionShape(NamedTuple):
+    """Says how wide states are, into how many heads they fall, and how many layers keep them."""
+
+    width: int
+    heads: int
+    layers: int = 0
+
+    def split(self, values: Float[Tensor, "*r w"]) -> Float[Tensor, "*r h e"]:
+        """Splits values by head."""
+        return values.unflatten(-1, (self.heads, self.width // self.heads))
+
+
+class RowAttention:
+    """Attends for the rows of a step or of an encoder."""
+
+    def __init__(self, shape: AttentionShape, kernels: Kernels | None) -> None:
+        self.shape, self._kernels = shape, kernels
+        self.native = Shape(width=shape.width, heads=shape.heads, layers=shape.layers)
+
+    def past(
+        self, layer: int, qkv: Float[Tensor, "r w"], memory: HypothesisMemory, place: int
+    ) -> Float[Tensor, "r d"]:
+        """Writes the newest tokens of hypotheses from `place` on; each attends to its path."""
+        out = qkv.new_empty(len(qkv), self.shape.width)
+        if self._kernels is None:
+            return self._gathered_past(layer, qkv, memory, place)
+        past, run = ctypes.byref(native_past(memory, place)), self._kernels.read_past
+        common = ctypes.byref(self.native), layer, qkv.data_ptr(), past
+
+        def part(first: int, last: int) -> None:
+            shares = torch.empty(self.shape.heads * memory.length)
+            run(*common, first, last, shares.data_ptr(), out.data_ptr())
+
+        in_parts(part, len(qkv))
+        return out
+
+    def source(
+        self, layer: int, queries: Float[Tensor, "r d"], source: RaggedSource, *, explain: bool
+    ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r i"] | None]:
+        """Attends to the source of each row; returns the heads' mean shares if they are wanted."""
+        if self._kernels is None:
+            return self._padded_source(layer, queries, source, explain)
+        out, length = torch.empty_like(queries), source.rows.longest
+        means = queries.new_empty(len(queries), length) if explain else None
+        sources, run = ctypes.byref(native_sources(source, len(queries))), self._kernels.read_source
+        common = ctypes.byref(self.native), layer, queries.data_ptr(), sources
+        pointer = None if means is None else means.data_ptr()
+
+        def part(first: int, last: int) -> None:
+            shares = torch.empty(self.shape.heads * length)
+            run(*common, first, last, shares.data_ptr(), out.data_ptr(), pointer, length)
+
+        in_parts(part, len(queries))
+        return out, means
+
+    def own(self, qkv: Float[Tensor, "r w"], rows: RaggedRows) -> Float[Tensor, "r d"]:
+        """Lets every position attend to those of its own sentence."""
+        if self._kernels is None:
+            return self._padded_own(qkv, rows)
+        out, run = qkv.new_empty(len(qkv), self.shape.width), self._kernels.read_own
+        common = ctypes.byref(self.native), qkv.data_ptr(), rows.starts.data_ptr()
+
+        def part(first: int, last: int) -> None:
+            shares = torch.empty(self.shape.heads * rows.longest)
+            run(*common, first, last, shares.data_ptr(), out.data_ptr())
+
+        in_parts(part, len(rows))
+        return out
+
+    def _gathered_past(
+        self, layer: int, qkv: Float[Tensor, "r w"], memory: HypothesisMemory, place: int
+    ) -> Float[Tensor, "r d"]:
+        d, (rows, _), tokens = self.shape.width, qkv.shape, memory.store.numbers[layer]
+        memory.path[:, memory.length - 1] = torch.arange(place, place + rows)
+        tokens[place : place + rows] = qkv[:, d:]
+        seen = tokens[memory.path[:, : memory.length].long()].split(d, dim=-1)
+        keys, values = (self.shape.split(part).transpose(1, 2) for part in seen)
+        queries = self.shape.split(qkv[:, :d])[:, :, None]
+        return F.scaled_dot_product_attention(queries, keys, values).reshape(rows, d)
+
+    def _padded_source(
+        self, layer: int, queries: Float[Tensor, "r d"], source: RaggedSource, explain: bool
+    ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r i"] | None]:
+        d, beams = self.shape.width, len(queries) // len(source.sentences)
+        chosen = source.keys_values[:, 2 * layer * d : 2 * (layer + 1) * d]
+        padded = source.rows.pad(chosen)[source.sentences].repeat_interleave(beams, 0)
+        keys, values = (self.shape.split(part).transpose(1, 2) for part in padded.split(d, -1))
+        asked = self.shape.split(queries)[:, :, None]
+        scores = (asked @ keys.mT) * (d // self.shape.heads) ** -0.5
+        real = source.mask.repeat_interleave(beams, 0)[:, None, None]
+        shares = scores.masked_fill(~real, -torch.inf).softmax(-1)
+        return (shares @ values).reshape(-1, d), shares[:, :, 0].mean(1) if explain else None
+
+    def _padded_own(self, qkv: Float[Tensor, "r w"], rows: RaggedRows) -> Float[Tensor, "r d"]:
+        padded = rows.pad(qkv).split(self.shape.width, -1)
+        queries, keys, values = (self.shape.split(part).transpose(1, 2) for part in padded)
+        real = rows.pad(torch.ones(len(qkv), dtype=torch.bool))[:, None, None]
+        context = F.scaled_dot_product_attention(queries, keys, values, real)
+        return rows.take(context.transpose(1, 2).flatten(2))
+
+
+def native_past(memory: HypothesisMemory, place: int) -> Past:
+    """Describes hypotheses whose newest tokens go to `place` and behind it."""
+    numbers, path = memory.store.numbers, memory.path
+    addresses = numbers.data_ptr(), path.data_ptr()
+    return Past(*addresses, numbers.shape[1], path.shape[1], memory.length - 1, place)
+
+
+def native_sources(source: RaggedSource, rows: int) -> Sources:
+    """Describes the sources of a step with so many rows."""
+    sentences: Int[Tensor, " b"] = source.sentences
+    return Sources(
+        source.keys_values.data_ptr(),
+        source.rows.starts.data_ptr(),
+        sentences.data_ptr(),
+        rows // len(sentences),
+    )
