@@ -8,10 +8,16 @@ allocates memory, keeps anything or starts threads. */
 
 #include <stdint.h>
 
-/* A weight lies in panels: those of 32 outputs at a time, input by input. */
+enum { UNTOLD_MOST_INPUTS = 8192 }; /* of a layer with 8-bit weights */
+
+/* A weight lies in panels: those of 32 outputs at a time, input by input. 8-bit weights lie in groups
+of four inputs, and `panels` is NULL. */
 struct linear {
   long outputs, inputs;
   const float *panels, *bias; /* bias may be NULL */
+  const int8_t *bytes;
+  const float *scales;  /* of each output's 8-bit sums */
+  const int32_t *zeros; /* what inputs of zero add up to, for each output */
 };
 
 struct norm {
@@ -20,7 +26,7 @@ struct norm {
 
 /* Widths and numbers of a stack of layers. */
 struct shape {
-  long width, heads, hidden, layers;
+  long width, heads, layers;
   float eps;
 };
 
@@ -86,6 +92,8 @@ enum after { KEEP, ADD, RELU };
 
 void untold_multiply(const struct linear *layer, const float *x, float *y, long rows,
                      enum after after);
+void untold_multiply_bytes(const struct linear *layer, const float *x, float *y, long rows,
+                           enum after after);
 void untold_read_past(const struct shape *shape, long layer, const float *qkv,
                       const struct past *past, long first, long last, float *shares, float *out);
 void untold_read_source(const struct shape *shape, long layer, const float *queries,

@@ -38,9 +38,12 @@ def _fields(kind: type, names: str) -> list[tuple[str, type]]:
 
 
 class Linear(ctypes.Structure):
-    """A linear layer, its weight in panels."""
+    """A linear layer, its weight in panels of floats or of bytes."""
 
-    _fields_ = [*_fields(_long, "outputs inputs"), *_fields(_pointer, "panels bias")]
+    _fields_ = [
+        *_fields(_long, "outputs inputs"),
+        *_fields(_pointer, "panels bias bytes scales zeros"),
+    ]
 
 
 class Norm(ctypes.Structure):
@@ -52,7 +55,7 @@ class Norm(ctypes.Structure):
 class Shape(ctypes.Structure):
     """Widths and numbers of a stack of layers."""
 
-    _fields_ = [*_fields(_long, "width heads hidden layers"), ("eps", ctypes.c_float)]
+    _fields_ = [*_fields(_long, "width heads layers"), ("eps", ctypes.c_float)]
 
 
 class Past(ctypes.Structure):
@@ -115,6 +118,9 @@ class Kernels:
             function.argtypes, function.restype = arguments, None
             return function
 
+        has_bytes = library.untold_has_bytes
+        has_bytes.argtypes, has_bytes.restype = (), ctypes.c_int
+        self.has_bytes = bool(has_bytes())  # 8-bit products that are faster than floats
         p, n = _pointer, _long
         self.multiply = declared("multiply", p, p, p, n, ctypes.c_int)
         self.read_past = declared("read_past", p, n, p, p, n, n, p, p)

@@ -49,8 +49,8 @@ INLINED void finish_panel(float *y, const float *sums, long count, enum after af
   }
 }
 
-CLONED void untold_multiply(const struct linear *layer, const float *x, float *y, long rows,
-                            enum after after) {
+CLONED static void multiply_floats(const struct linear *layer, const float *x, float *y, long rows,
+                                   enum after after) {
   long inputs = layer->inputs, outputs = layer->outputs;
   for (long first = 0; first < outputs; first += PANEL) {
     const float *panel = layer->panels + first * inputs;
@@ -72,4 +72,10 @@ CLONED void untold_multiply(const struct linear *layer, const float *x, float *y
         finish_panel(y + (r + k) * outputs + first, (const float *)sums[k], count, after);
     }
   }
+}
+
+void untold_multiply(const struct linear *layer, const float *x, float *y, long rows,
+                     enum after after) {
+  if (layer->panels) multiply_floats(layer, x, y, rows, after);
+  else untold_multiply_bytes(layer, x, y, rows, after);
 }

@@ -19,7 +19,15 @@ import torch
 
 from untold import durable
 from untold.errors import UntoldError
-from untold.prepared.linear_layouts import FLOAT_LAYOUTS, INT8, LAYOUTS, PANELS, Apply, LinearWeight
+from untold.prepared.linear_layouts import (
+    BYTES,
+    FLOAT_LAYOUTS,
+    INT8_PANELS,
+    LAYOUTS,
+    PANELS,
+    Apply,
+    LinearWeight,
+)
 
 __all__ = ["LaidOut", "rows_class"]
 
@@ -28,11 +36,18 @@ _CLASSES = (1, 4, 16, 64, 256)  # numbers of rows that are measured
 _GAIN = 0.9  # another layout must need less than this share of the first one's time
 _SMALL = 32_768  # weights of fewer numbers are not measured: calling costs more than computing
 _LARGE = 131_072  # smaller weights stay in float32: rounding their inputs costs more than it saves
+_MOST_INPUTS = 8192  # of 8-bit weights, as in kernels.h
 
 
 def rows_class(rows: int) -> int:
     """Returns the measured number of rows that stands for `rows`: the next one above."""
     return next((size for size in _CLASSES if rows <= size), _CLASSES[-1])
+
+
+def is_large(shape: tuple[int, int]) -> bool:
+    """Tells if a weight becomes 8-bit numbers where those are wanted."""
+    outputs, inputs = shape
+    return outputs * inputs >= _LARGE and inputs <= _MOST_INPUTS
 
 
 class LaidOut:
@@ -52,14 +67,20 @@ class LaidOut:
             found = self._by_rows[size] = self._choose(size)
         return found
 
-    def in_panels(self) -> list[Apply]:
-        """Returns all layers but the last for our own kernel."""
-        return [self._packing(place, PANELS) for place in range(len(self._layers) - 1)]
+    def in_panels(self) -> list[Apply] | None:
+        """Returns all layers but the last for our own kernel; None if it cannot run them."""
+        if PANELS not in FLOAT_LAYOUTS or (self._int8 and BYTES != INT8_PANELS):
+            return None
+        layouts = self._byte_layouts(PANELS) if self._int8 else [PANELS] * len(self._layers)
+        return [self._packing(place, layout) for place, layout in enumerate(layouts[:-1])]
+
+    def _byte_layouts(self, small: str) -> list[str]:
+        return [BYTES if is_large(layer.shape) else small for layer in self._layers]
 
     def _choose(self, size: int) -> list[Apply]:
         shapes = [layer.shape for layer in self._layers]
         if self._int8:
-            layouts = [INT8 if o * i >= _LARGE else FLOAT_LAYOUTS[0] for o, i in shapes]
+            layouts = self._byte_layouts(FLOAT_LAYOUTS[0])
             return [self._packing(place, each) for place, each in enumerate(layouts)]
         large = {shape for shape in shapes if shape[0] * shape[1] >= _SMALL}
         chosen = _recorded(large, size)

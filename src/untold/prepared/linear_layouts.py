@@ -5,6 +5,7 @@
     packed       oneDNN's own blocks: fastest for large weights, but dear to call
     panels       for few rows: our own kernel reads 32 outputs at a time
     int8         8-bit weights, and inputs that are rounded to 8 bits as they come (oneDNN)
+    int8 panels  the same numbers by our own kernel, where the processor has 8-bit products
 
 Which of the others is best depends on the shape, the number of rows and the machine, so it is
 measured: see layout_choice.py. They differ in rounding alone; only int8 rounds weights.
@@ -14,18 +15,21 @@ import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int8
 from torch import Tensor
 
-from untold.native import load
+from untold.native import in_parts, load
 from untold.native.library import Linear
 
 __all__ = [
+    "BYTES",
     "FLOAT_LAYOUTS",
     "INT8",
+    "INT8_PANELS",
     "LAYOUTS",
     "PANELS",
     "Apply",
@@ -36,8 +40,8 @@ __all__ = [
 
 Apply = Callable[[Tensor], Tensor]  # from rows (r i) to rows (r o)
 
-INT8, PANELS = "int8", "panels"
-_PANEL = 32  # outputs, as in linear.c
+INT8, PANELS, INT8_PANELS = "int8", "panels", "int8 panels"
+_PANEL, _GROUP = 32, 4  # outputs and inputs, as in linear.c and bytes.c
 _LARGEST, _MIDDLE = 127.0, 128  # of 8-bit weights; and the number that stands for an input of zero
 
 
@@ -56,7 +60,9 @@ class LinearWeight:
 
 
 def has_int8() -> bool:
-    """Tells if torch multiplies 8-bit numbers here, without cutting off large sums."""
+    """Tells if 8-bit numbers are multiplied here, by our kernel or by torch, without errors."""
+    if BYTES == INT8_PANELS:
+        return True
     names = ("qlinear_prepack", "qlinear_pointwise")
     if not all(hasattr(torch.ops.onednn, name) for name in names):
         return False
@@ -88,16 +94,20 @@ def _packed(layer: LinearWeight) -> Apply:
     return lambda x: multiply(x, weight, bias, "none", [], "")
 
 
+def _rounded(layer: LinearWeight) -> tuple[Int8[Tensor, "o i"], Float[Tensor, " o"]]:
+    """Rounds weights to 8 bits; returns them with the scales of their sums with rounded inputs."""
+    scales = (layer.weight.detach().abs().amax(1) / _LARGEST).clamp(min=1e-12)
+    rounded = (layer.weight.detach() / scales[:, None]).round().to(torch.int8)
+    return rounded, scales / _LARGEST
+
+
 def _int8(layer: LinearWeight) -> Apply:
     """Rounds each output's weights, and each row of inputs, to 8 bits on a scale of their own.
 
     A row by itself: so a sentence's translation does not depend on what it is batched with.
     """
-    operations = torch.ops.onednn
-    scales = (layer.weight.abs().amax(1) / _LARGEST).clamp(min=1e-12)
-    rounded = (layer.weight / scales[:, None]).round().to(torch.int8)
+    operations, (rounded, scales) = torch.ops.onednn, _rounded(layer)
     zeros = torch.zeros(len(scales), dtype=torch.long)
-    scales /= _LARGEST  # of the inputs
     packed = operations.qlinear_prepack(rounded, None)
     multiply, bias = operations.qlinear_pointwise.default, layer.bias
     if bias is None:
@@ -118,25 +128,47 @@ def _int8(layer: LinearWeight) -> Apply:
 class PanelLinear:
     """A linear layer of our own kernel."""
 
-    def __init__(self, layer: LinearWeight) -> None:
+    def __init__(self, layer: LinearWeight, *, int8: bool = False) -> None:
         kernels = load()
         assert kernels is not None
         self._multiply, (self.outputs, inputs) = kernels.multiply, layer.shape
-        padded = F.pad(layer.weight, (0, 0, 0, -self.outputs % _PANEL))
-        panels = padded.view(-1, _PANEL, inputs).transpose(1, 2).contiguous()
         bias = None if layer.bias is None else layer.bias.detach().clone()
-        self._kept = panels, bias  # the structure points into them
-        self.structure = Linear(
-            self.outputs, inputs, panels.data_ptr(), None if bias is None else bias.data_ptr()
-        )
+        parts = _byte_panels(layer) if int8 else (None, None, None)
+        panels = None if int8 else _float_panels(layer)
+        self._kept = [panels, bias, *parts]  # the structure points into them
+        addresses = [None if part is None else part.data_ptr() for part in self._kept]
+        self.structure = Linear(self.outputs, inputs, *addresses)
         self._address = ctypes.addressof(self.structure)
 
     def __call__(self, x: Float[Tensor, "r i"]) -> Float[Tensor, "r o"]:
         """Multiplies rows by the weight and adds the bias."""
-        x, rows = x.contiguous(), len(x)
+        x, (rows, inputs) = x.contiguous(), x.shape
         y = x.new_empty(rows, self.outputs)
-        self._multiply(self._address, x.data_ptr(), y.data_ptr(), rows, 0)
+        begin, end = x.data_ptr(), y.data_ptr()
+
+        def part(first: int, last: int) -> None:
+            own = begin + 4 * first * inputs, end + 4 * first * self.outputs
+            self._multiply(self._address, *own, last - first, 0)
+
+        in_parts(part, rows)
         return y
+
+
+def _float_panels(layer: LinearWeight) -> Float[Tensor, "p i o"]:
+    """Lays 32 outputs after each other, input by input."""
+    outputs, inputs = layer.shape
+    padded = F.pad(layer.weight, (0, 0, 0, -outputs % _PANEL))
+    return padded.view(-1, _PANEL, inputs).transpose(1, 2).contiguous()
+
+
+def _byte_panels(layer: LinearWeight) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns rounded weights in groups of four inputs; scales; and sums of inputs of zero."""
+    rounded, scales = _rounded(layer)
+    outputs, inputs = layer.shape
+    zeros = rounded.sum(1, dtype=torch.int32) * _MIDDLE
+    padded = F.pad(rounded, (0, -inputs % _GROUP, 0, -outputs % _PANEL))
+    panels = padded.view(-1, _PANEL, padded.shape[1] // _GROUP, _GROUP).transpose(1, 2)
+    return panels.contiguous(), scales, zeros
 
 
 LAYOUTS: dict[str, Callable[[LinearWeight], Apply]] = {
@@ -145,6 +177,7 @@ LAYOUTS: dict[str, Callable[[LinearWeight], Apply]] = {
     "packed": _packed,
     PANELS: PanelLinear,
     INT8: _int8,
+    INT8_PANELS: partial(PanelLinear, int8=True),
 }
 
 
@@ -159,4 +192,10 @@ def _float_layouts() -> tuple[str, ...]:
     return tuple(found)
 
 
-FLOAT_LAYOUTS = _float_layouts()
+def _byte_layout() -> str:
+    """Names the layout of 8-bit weights; oneDNN's rounds more often and calls more."""
+    kernels = load()
+    return INT8_PANELS if kernels is not None and kernels.has_bytes else INT8
+
+
+FLOAT_LAYOUTS, BYTES = _float_layouts(), _byte_layout()

@@ -41,7 +41,7 @@ class NativeStack:
         self._kernels, self._width, self._heads = kernels, shape.width, shape.heads
         self._linears = [layer.linears for layer in layers]  # the structures point into them
         self._norms: list[Tensor] = []
-        self._shape = Shape(shape.width, shape.heads, 0, len(layers), last.eps)
+        self._shape = Shape(shape.width, shape.heads, len(layers), last.eps)
         rows = [
             ([each.structure for each in layer.linears], [self._norm(each) for each in layer.norms])
             for layer in layers

@@ -66,7 +66,7 @@ class PreparedStack:
         self._parts, self._last_module, self._shape = list(layers), last_norm, shape
         weights = [LinearWeight(each.weight, each.bias) for own in layers for each in own.linears]
         self._size = sum(each.weight.numel() for each in weights)
-        self._linears, self._int8 = LaidOut([*weights, last], int8=int8), int8
+        self._linears = LaidOut([*weights, last], int8=int8)
         self._programs: dict[int, Program] = {}
         self._native: NativeStack | None = None
         self.norms = [[PreparedNorm.of(norm) for norm in own.norms] for own in layers]
@@ -85,12 +85,15 @@ class PreparedStack:
     def whole(self, rows: int) -> NativeStack | None:
         """Returns the kernel that runs all layers at once, where that is faster; else None."""
         kernels, small = load(), self._size <= _SMALL
-        if kernels is None or self._int8 or not self._parts or rows > (_SOME if small else _FEW):
+        if kernels is None or not self._parts or rows > (_SOME if small else _FEW):
             return None
         if not small and torch.get_num_threads() > 1:  # the kernel has one
             return None
         if self._native is None:
-            panels = iter(cast("list[PanelLinear]", self._linears.in_panels()))
+            found = self._linears.in_panels()
+            if found is None:
+                return None
+            panels = iter(cast("list[PanelLinear]", found))
             layers = [
                 StackLayer([next(panels) for _ in own.linears], own.norms) for own in self._parts
             ]

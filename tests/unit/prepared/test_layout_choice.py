@@ -7,7 +7,13 @@ import torch.nn.functional as F
 
 from untold.prepared import layout_choice
 from untold.prepared.layout_choice import LaidOut, rows_class
-from untold.prepared.linear_layouts import FLOAT_LAYOUTS, LAYOUTS, LinearWeight
+from untold.prepared.linear_layouts import (
+    BYTES,
+    FLOAT_LAYOUTS,
+    INT8_PANELS,
+    LAYOUTS,
+    LinearWeight,
+)
 
 LARGE, SMALL = (256, 160), (16, 16)
 
@@ -109,8 +115,13 @@ def test_large_weights_alone_become_8_bit_numbers(cache, monkeypatch):
         monkeypatch.setitem(
             LAYOUTS, name, lambda *a, name=name, plain=plain: (made.append(name), plain(*a))[1]
         )
-    LaidOut(layers((1024, 128), (1023, 128)), int8=True).for_rows(4)
-    assert made == ["int8", "transposed"]
+    laid_out = LaidOut(layers((1024, 128), (1023, 128), (20, 8193)), int8=True)
+    laid_out.for_rows(64)
+    assert made == [BYTES, "transposed", "transposed"]
+    laid_out.for_rows(4)
+    assert len(made) == 3
+    if BYTES == INT8_PANELS:
+        assert laid_out.in_panels() is not None and made[3:] == ["panels"]
     assert not cache.exists(), "nothing is measured"
 
 
