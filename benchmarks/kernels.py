@@ -19,6 +19,8 @@ from untold.models.build import build_model
 from untold.models.capsule_routing import squash
 from untold.models.layers import Dropout, sigmoid_scores
 from untold.models.plain_routing import split_routing
+from untold.prepared import prepare
+from untold.prepared.linear_layouts import BYTES, LAYOUTS, PANELS, LinearWeight
 from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
 from workload import small_workload, training_batches
 
@@ -101,6 +103,22 @@ def _beam_search() -> Pair:
     return own, reference
 
 
+def _prepared_sentence() -> Pair:
+    config = shape("tiny", 0.0)
+    torch.manual_seed(1)
+    model = build_model(config.model, (VOCABULARY, VOCABULARY), shared=True).eval()
+    job = SourceBatch([[7, 8, 9, 10, 11, 3]], 6)
+    searchers = Untold(prepare(model), 4), HuggingFace("Marian", marian(config, VOCABULARY), 4)
+    own, reference = ((lambda s=s: s.search(job)) for s in searchers)
+    return own, reference
+
+
+def _prepared_linear(layout: str) -> Pair:
+    weight, x = LinearWeight(torch.randn(10_000, 512), torch.randn(10_000)), torch.randn(4, 512)
+    own = LAYOUTS[layout](weight)
+    return lambda: own(x), lambda: F.linear(x, weight.weight, weight.bias)
+
+
 def _through(function: Callable[[Tensor], Tensor], x: Tensor) -> Call:
     """Forward and backward."""
     return lambda: function(x).sum().backward()
@@ -115,4 +133,7 @@ KERNELS: dict[str, Callable[[], Pair]] = {
     "squash, against the formula": _squash,
     "a tiny update, against Marian's": _update,
     "a tiny beam search, against Marian's": _beam_search,
+    "one sentence prepared, against Marian's": _prepared_sentence,
+    "weights in panels, against linear": lambda: _prepared_linear(PANELS),
+    "8-bit weights, against linear": lambda: _prepared_linear(BYTES),
 }

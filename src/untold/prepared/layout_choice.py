@@ -44,7 +44,7 @@ def rows_class(rows: int) -> int:
     return next((size for size in _CLASSES if rows <= size), _CLASSES[-1])
 
 
-def is_large(shape: tuple[int, int]) -> bool:
+def _is_large(shape: tuple[int, int]) -> bool:
     """Tells if a weight becomes 8-bit numbers where those are wanted."""
     outputs, inputs = shape
     return outputs * inputs >= _LARGE and inputs <= _MOST_INPUTS
@@ -75,7 +75,7 @@ class LaidOut:
         return [self._packing(place, layout) for place, layout in enumerate(layouts[:-1])]
 
     def _byte_layouts(self, small: str) -> list[str]:
-        return [BYTES if is_large(layer.shape) else small for layer in self._layers]
+        return [BYTES if _is_large(layer.shape) else small for layer in self._layers]
 
     def _choose(self, size: int) -> list[Apply]:
         shapes = [layer.shape for layer in self._layers]
