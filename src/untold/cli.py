@@ -23,6 +23,7 @@ from untold.commands.evaluate import evaluate
 from untold.commands.explain import explain
 from untold.commands.info import info
 from untold.commands.options import refuse_idle_options
+from untold.commands.reproduce import reproduce
 from untold.commands.sample import sample
 from untold.commands.score import score
 from untold.commands.train import train
@@ -95,7 +96,7 @@ app = typer.Typer(
 )
 for _command in (
     *(train, translate, check, score, evaluate, align, compare),
-    *(explain, calibrate, clean, average, info, sample, demo, config),
+    *(explain, calibrate, clean, average, info, sample, demo, reproduce, config),
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
 

@@ -1,26 +1,19 @@
 """The runs and test sets of `untold compare`: reads them, translates with them and times them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untold.commands.options import load_translator, print_notice
-from untold.corpus.batching import PairsInMemory, plan_epoch
 from untold.corpus.lines import read_test_set
 from untold.errors import UntoldError
-from untold.evaluation.rouge import split_for_rouge
-from untold.evaluation.speed_race import Speed, measure_speeds
 from untold.evaluation.system_comparison import Comparison, ParallelText, SystemOutputs
 from untold.feedback import Task, task
+from untold.reproduce.run_speeds import race_runs
 from untold.storage.model_summary import Parameters, count_parameters
-from untold.training.timed_updates import TimedUpdates
 from untold.translator import Translator
 
 __all__ = ["ComparedRuns", "Family", "read_families", "read_tests", "with_speeds"]
-
-# One round of the race translates this many sentences in batches of this size, and trains on this
-# many batches.
-_SENTENCES, _BATCH, _UPDATES = 48, 8, 2
 
 
 @dataclass(frozen=True)
@@ -82,10 +75,8 @@ class ComparedRuns:
 def with_speeds(comparison: Comparison, compared: ComparedRuns, rounds: int) -> Comparison:
     """Adds speeds to a comparison; the first run of each family races on the first test set."""
     racers = {family.name: compared.load(family.runs[0]) for family in compared.families}
-    test = compared.tests[0]
-    decoding = _decoding(racers, test, rounds)  # first, because training changes the weights
-    training = _training(racers, test, rounds)
-    return replace(comparison, training=training, decoding=decoding)
+    speeds = race_runs(racers, compared.tests[0], rounds)
+    return replace(comparison, training=speeds.training, decoding=speeds.decoding)
 
 
 def read_families(given: Sequence[str]) -> list[Family]:
@@ -130,59 +121,3 @@ def _family(text: str) -> Family:
     if len(set(paths)) < len(paths):
         raise UntoldError(f"{text}: names the same run twice")
     return Family(name, paths)
-
-
-def _decoding(racers: dict[str, Translator], test: ParallelText, rounds: int) -> dict[str, Speed]:
-    """Measures generated words per second on sentences from all over the test set."""
-    sources = [source for source, _ in _whole_pairs(test)]
-    sources = sources[:: max(1, len(sources) // _SENTENCES)][:_SENTENCES]
-    jobs = [sources[first : first + _BATCH] for first in range(0, len(sources), _BATCH)]
-
-    def contender(translator: Translator) -> Callable[[list[str]], float]:
-        return lambda texts: sum(
-            len(split_for_rouge(each.text)) for each in translator.translate(texts)
-        )
-
-    return measure_speeds({name: contender(each) for name, each in racers.items()}, jobs, rounds)
-
-
-def _training(racers: dict[str, Translator], test: ParallelText, rounds: int) -> dict[str, Speed]:
-    """Measures target tokens per second of updates on the same pairs.
-
-    All racers train on the batches that the baseline's train.batch_tokens gives.
-    """
-    texts = _whole_pairs(test)
-    pairs = {name: _ids(translator, texts) for name, translator in racers.items()}
-    baseline = next(iter(racers.values())).models[0].config
-    first = PairsInMemory(next(iter(pairs.values())))
-    plan = plan_epoch(first, baseline.train.batch_tokens, seed=1, epoch=0)
-    chosen = [plan.indices(number) for number in range(min(_UPDATES, len(plan)))]
-    batches = {
-        name: [
-            racers[name].codec.batch([own[index] for index in indices], indices)
-            for indices in chosen
-        ]
-        for name, own in pairs.items()
-    }
-
-    def contender(name: str) -> Callable[[int], float]:
-        update, own = TimedUpdates(racers[name].models[0]), batches[name]
-        return lambda number: update(own[number])
-
-    return measure_speeds({name: contender(name) for name in racers}, range(len(chosen)), rounds)
-
-
-def _whole_pairs(test: ParallelText) -> list[tuple[str, str]]:
-    pairs = zip(test.sources, test.references, strict=True)
-    found = [pair for pair in pairs if all(text.strip() for text in pair)]
-    if not found:
-        raise UntoldError(f"test set {test.name} has no text to measure speeds on: use --no-speed")
-    return found
-
-
-def _ids(
-    translator: Translator, texts: Sequence[tuple[str, str]]
-) -> list[tuple[list[int], list[int]]]:
-    """Encodes pairs as the model reads them and cuts them to its maximal length."""
-    most = translator.data.max_tokens
-    return [(s[:most], t[:most]) for s, t in translator.codec.encode_pairs(texts)]

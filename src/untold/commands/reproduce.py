@@ -1,0 +1,84 @@
+"""`untold reproduce` makes the tables and figures of the paper."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from untold.commands.options import Settings, number_option, print_notice, say_outputs_if_stopped
+from untold.errors import UntoldError
+
+if TYPE_CHECKING:
+    from untold.reproduce.scales import Scale
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    item: Annotated[str | None, typer.Argument(help="A table or figure; without it, all.")] = None,
+    data: Annotated[str, typer.Option(help="The corpus.")] = "grammar-en-de",
+    root: Annotated[Path | None, typer.Option(help="The folder of a real corpus.")] = None,
+    scale: Annotated[str, typer.Option(help="smoke, small or paper.")] = "smoke",
+    seeds: Annotated[
+        int | None, number_option(1, 100, "Trainings of each system [the scale's].")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
+    settings: Settings = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be trained.")] = False,
+) -> None:
+    """Make a table or figure of the paper: train what it needs, measure, and write a report.
+
+    Without an item it lists what there is. What is done is not done again, and a run that was
+    stopped goes on.
+    """
+    if item is None:
+        _list()
+        return
+    from untold.reproduce.corpora import find_corpus
+    from untold.reproduce.evidence_files import markdown_table, write_evidence
+    from untold.reproduce.item_registry import find_item
+    from untold.reproduce.workshop import Plan, Workshop
+
+    found, size = find_item(item), _scale(scale)
+    out = out or Path("reproduced") / f"{data}-{scale}"
+    corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
+    chosen = Plan(corpus, size, seeds or size.seeds, out, tuple(settings or ()))
+    workshop = Workshop(chosen, print_notice)
+    if plan:
+        for job in workshop.jobs(found.trained):
+            print(f"{job.name}: {job.system.title}, {workshop.config(job).train.steps} updates")
+        return
+    say_outputs_if_stopped()
+    workshop = found.prepare(workshop)
+    workshop.train(found.trained)
+    evidence = found.make(workshop)
+    paths = write_evidence(evidence, out / "report")
+    for table in evidence.tables:
+        print(f"{table.title}\n\n{markdown_table(table)}\n")
+    print("\n".join(evidence.notes))
+    print(f"written: {paths[0]} and {len(paths) - 1} more files beside it")
+
+
+def _scale(name: str) -> "Scale":
+    from untold.reproduce.scales import SCALES
+
+    if name not in SCALES:
+        raise UntoldError(f"--scale {name}: there is no such scale; known: {', '.join(SCALES)}")
+    return SCALES[name]
+
+
+def _list() -> None:
+    from untold.reproduce.corpora import CORPORA
+    from untold.reproduce.item_registry import ITEMS
+    from untold.reproduce.scales import SCALES
+
+    width = max(map(len, (*ITEMS, *CORPORA)))
+    print("items: untold reproduce ITEM [--data CORPUS --root FOLDER] [--scale SCALE]\n")
+    for item in ITEMS.values():
+        print(f"  {item.name:{width}}  {item.title}")
+    print("\ncorpora (--data); real ones need --root\n")
+    for corpus in CORPORA.values():
+        print(f"  {corpus.name:{width}}  {'-'.join(corpus.languages)}; {corpus.origin}")
+    print("\nscales (--scale)\n")
+    for each in SCALES.values():
+        print(f"  {each.name:{width}}  {each.meaning}")

@@ -1,0 +1,1 @@
+"""The paper's evidence: every table and figure by one command each."""

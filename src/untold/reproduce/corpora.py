@@ -1,0 +1,211 @@
+"""The corpora of experiments: the embedded grammars, and real ones that a user has in a folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from untold.corpus.grammars import write_sample
+from untold.corpus.lines import read_test_set
+from untold.errors import UntoldError
+
+__all__ = ["CORPORA", "CorpusFiles", "KnownCorpus", "TestFiles", "find_corpus"]
+
+_SEED = 7  # of the grammars' samples
+
+
+@dataclass(frozen=True)
+class TestFiles:
+    """Names a test set by its files; alignments are in Pharaoh format."""
+
+    name: str
+    source: str
+    reference: str
+    alignments: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownCorpus:
+    """Says where the files of a corpus lie in its folder, and where a user gets them."""
+
+    name: str
+    languages: tuple[str, str]
+    train: tuple[str, str]
+    valid: tuple[str, str]
+    tests: tuple[TestFiles, ...]
+    origin: str  # for the error message of a missing corpus
+    grammar: str | None = None  # it is generated
+    bleu_tokenize: str = "13a"
+    vocabulary: int = 6000
+    is_summary: bool = False
+
+    @property
+    def paths(self) -> list[str]:
+        """Returns all files that an experiment reads, but for alignments."""
+        tests = [path for test in self.tests for path in (test.source, test.reference)]
+        return [*self.train, *self.valid, *tests]
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """A corpus that is there."""
+
+    known: KnownCorpus
+    root: Path
+    sentences: int | None = None  # of each test set; None: all
+    train: tuple[str, str] = ("", "")  # another training text in its place
+
+    @property
+    def name(self) -> str:
+        """Returns the name of the corpus."""
+        return self.known.name
+
+    def training_paths(self) -> tuple[Path, Path]:
+        """Returns the two sides of the training text."""
+        source, target = (_existing(self.root, path) for path in self.known.train)
+        own = tuple(Path(path) for path in self.train if path)
+        return own if len(own) == 2 else (source, target)
+
+    def settings(self) -> dict[str, object]:
+        """Returns the section `data` of a configuration."""
+        known, (source, target) = self.known, self.training_paths()
+        return {
+            "source_language": known.languages[0],
+            "target_language": known.languages[1],
+            "root": str(self.root.resolve()),
+            "bleu_tokenize": known.bleu_tokenize,
+            "train": {"source": str(source.resolve()), "target": str(target.resolve())},
+            "valid": {
+                side: str(_existing(self.root, path).resolve())
+                for side, path in zip(("source", "target"), known.valid, strict=True)
+            },
+        }
+
+    def read(self, test: TestFiles) -> tuple[list[str], list[str]]:
+        """Reads the sentences of a test set, the first ones if a number of them is set."""
+        source, reference = (_existing(self.root, path) for path in (test.source, test.reference))
+        sources, references = read_test_set(source, reference, _ignore)
+        return sources[: self.sentences], references[: self.sentences]
+
+    def development(self) -> TestFiles:
+        """Returns the development set as a test set."""
+        return TestFiles("dev", *self.known.valid)
+
+    def alignments(self, test: TestFiles) -> Path | None:
+        """Returns the file of true links, if there is one."""
+        return None if test.alignments is None else self.root / test.alignments
+
+
+def _grammar(name: str, languages: tuple[str, str]) -> KnownCorpus:
+    source, target = languages
+    sides = {
+        split: (f"{split}.{source}", f"{split}.{target}") for split in ("train", "dev", "test")
+    }
+    test = TestFiles("test", *sides["test"], "test.align")
+    return KnownCorpus(
+        f"grammar-{name}",
+        languages,
+        sides["train"],
+        sides["dev"],
+        (test,),
+        "it is generated",
+        grammar=name,
+        vocabulary=2000,
+    )
+
+
+def _two(split: str, source: str, target: str) -> tuple[str, str]:
+    return f"{split}.{source}.gz", f"{split}.{target}.gz"
+
+
+_M30K = "{}.lc.norm.tok.{}.gz"
+
+
+def _captions(split: str) -> tuple[str, str]:
+    return _M30K.format(split, "en"), _M30K.format(split, "de")
+
+
+_ALL = [
+    _grammar("en-de", ("en", "de")),
+    _grammar("zh-en", ("zh", "en")),
+    KnownCorpus(
+        "multi30k",
+        ("en", "de"),
+        _captions("train"),
+        _captions("val"),
+        tuple(
+            TestFiles(name, *_captions(split))
+            for name, split in (
+                ("test2016", "test_2016_flickr"),
+                ("test2017", "test_2017_flickr"),
+                ("coco", "test_2017_mscoco"),
+            )
+        ),
+        "github.com/multi30k/dataset has the files of data/task1/tok",
+        bleu_tokenize="none",
+    ),
+    KnownCorpus(
+        "tatoeba-zh-en",
+        ("zh", "en"),
+        _two("train", "zh", "en"),
+        _two("valid", "zh", "en"),
+        (TestFiles("test", *_two("test", "zh", "en")),),
+        "tatoeba.org has the sentences and their links; split them so that none crosses",
+        vocabulary=8000,
+    ),
+    KnownCorpus(
+        "tatoeba-ro-en",
+        ("ro", "en"),
+        _two("train", "ro", "en"),
+        _two("valid", "ro", "en"),
+        (TestFiles("test", *_two("test", "ro", "en")),),
+        "tatoeba.org has the sentences and their links; split them so that none crosses",
+    ),
+    KnownCorpus(
+        "debian-summaries",
+        ("en", "en"),
+        _two("train", "src", "tgt"),
+        _two("valid", "src", "tgt"),
+        (TestFiles("test", *_two("test", "src", "tgt")),),
+        "Debian's package descriptions: the long text is the source, the synopsis the target",
+        vocabulary=8000,
+        is_summary=True,
+    ),
+]
+CORPORA: dict[str, KnownCorpus] = {corpus.name: corpus for corpus in _ALL}
+
+
+def find_corpus(
+    name: str, root: Path | None, out: Path, *, pairs: int, sentences: int | None
+) -> CorpusFiles:
+    """Finds a corpus in its folder, or generates it under `out`."""
+    known = CORPORA.get(name)
+    if known is None:
+        raise UntoldError(f"--data {name}: there is none of this name; known: {', '.join(CORPORA)}")
+    if known.grammar is not None:
+        if root is not None:
+            raise UntoldError(f"--root {root} has no effect: {name} is generated: leave out --root")
+        root = out / "data" / name
+        write_sample(known.grammar, pairs, _SEED, root)
+    elif root is None:
+        raise UntoldError(f"--data {name} needs --root FOLDER with {_layout(known.paths)}")
+    missing = [path for path in known.paths if not _existing(root, path).exists()]
+    if missing:
+        raise UntoldError(
+            f"--root {root}: {missing[0]} is missing there ({known.origin}); the folder holds "
+            f"{_layout(known.paths)}"
+        )
+    return CorpusFiles(known, root, sentences)
+
+
+def _ignore(_notice: str) -> None:
+    """Says nothing: a test set is read many times."""
+
+
+def _existing(root: Path, path: str) -> Path:
+    """Returns the file, or the same one without compression."""
+    found = root / path
+    return found if found.exists() else root / path.removesuffix(".gz")
+
+
+def _layout(paths: Sequence[str]) -> str:
+    return ", ".join(paths)

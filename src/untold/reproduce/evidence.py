@@ -1,0 +1,42 @@
+"""What an item of the paper's evidence comes to: tables, figures, and how they were made."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Evidence", "EvidenceTable", "Picture", "number"]
+
+
+@dataclass(frozen=True)
+class EvidenceTable:
+    """A table of texts; the first column names the rows."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that can be drawn as png or svg."""
+
+    name: str
+    title: str
+    draw: Callable[[str], bytes]  # from "png" or "svg"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The tables and figures of one item, with notes: signatures, numbers of sentences, seeds."""
+
+    name: str
+    title: str
+    claim: str  # what the paper says
+    tables: Sequence[EvidenceTable]
+    pictures: Sequence[Picture] = ()
+    notes: Sequence[str] = ()
+    figures: Mapping[str, object] = field(default_factory=dict)  # what was measured, for programs
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Formats a figure of a table; nothing where there is none."""
+    return "" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,146 @@
+"""Writes evidence as Markdown, CSV, LaTeX, JSON, pictures and one page that needs nothing else."""
+
+import base64
+import csv
+import html
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from untold import durable
+from untold.reproduce.evidence import Evidence, EvidenceTable
+
+__all__ = ["latex_table", "markdown_table", "write_evidence"]
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+}
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; } caption { text-align: left; font-weight: 600; }
+th, td { padding: .25rem .75rem; border-bottom: 1px solid #8886; text-align: right; }
+th:first-child, td:first-child { text-align: left; } img { max-width: 100%; background: #fff; }
+.notes { color: #666; font-size: .9rem; } .scroll { overflow-x: auto; }
+"""
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def write_evidence(evidence: Evidence, out: Path) -> list[Path]:
+    """Writes all files of an item into a folder and returns them, the page first."""
+    pictures = {
+        f"{each.name}.{kind}": each.draw(kind)
+        for each in evidence.pictures
+        for kind in ("png", "svg")
+    }
+    files: dict[str, bytes] = {f"{evidence.name}.html": html_report(evidence, pictures).encode()}
+    files[f"{evidence.name}.md"] = markdown_report(evidence).encode()
+    for place, table in enumerate(evidence.tables):
+        stem = f"{evidence.name}-{place + 1}" if len(evidence.tables) > 1 else evidence.name
+        files[f"{stem}.csv"] = csv_table(table).encode()
+        files[f"{stem}.tex"] = latex_table(table).encode()
+    record = {
+        "name": evidence.name,
+        "title": evidence.title,
+        "notes": list(evidence.notes),
+        "figures": evidence.figures,
+    }
+    files[f"{evidence.name}.json"] = (
+        json.dumps(record, ensure_ascii=False, indent=1) + "\n"
+    ).encode()
+    files |= pictures
+    out.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        durable.write_file(out / name, data)
+    return [out / name for name in files]
+
+
+def markdown_report(evidence: Evidence) -> str:
+    """Formats an item as Markdown; pictures lie beside it."""
+    parts = [f"# {evidence.title}", evidence.claim]
+    for table in evidence.tables:
+        parts += [f"**{table.title}**", markdown_table(table)]
+    parts += [f"![{each.title}]({each.name}.png)" for each in evidence.pictures]
+    if evidence.notes:
+        parts.append("\n".join(f"- {note}" for note in evidence.notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(table: EvidenceTable) -> str:
+    """Formats a table as Markdown."""
+    marks = ["---", *["---:"] * (len(table.columns) - 1)]
+    lines = [table.columns, marks, *table.rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
+
+
+def csv_table(table: EvidenceTable) -> str:
+    """Formats a table as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
+    return text.getvalue()
+
+
+def latex_table(table: EvidenceTable) -> str:
+    """Formats a table as LaTeX, with the rules of the package booktabs."""
+    columns = "l" + "r" * (len(table.columns) - 1)
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        _latex_row(table.columns),
+        r"\midrule",
+    ]
+    lines += [_latex_row(row) for row in table.rows]
+    return "\n".join([f"% {table.title}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    escaped = ("".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells)
+    return " & ".join(escaped) + r" \\"
+
+
+def html_report(evidence: Evidence, pictures: dict[str, bytes]) -> str:
+    """Formats an item as one page with its pictures inside."""
+    body = [f"<h1>{_text(evidence.title)}</h1>", f"<p>{_text(evidence.claim)}</p>"]
+    body += [_html_table(table) for table in evidence.tables]
+    for each in evidence.pictures:
+        data = base64.b64encode(pictures[f"{each.name}.png"]).decode()
+        title = _text(each.title)
+        body.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}"></p>')
+    notes = "".join(f"<li>{_text(note)}</li>" for note in evidence.notes)
+    body.append(f'<ul class="notes">{notes}</ul>')
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{_text(evidence.title)}</title><style>{_STYLE}</style>"
+    )
+    page = f'<html lang="en"><head>{head}</head>\n<body>{"".join(body)}</body></html>'
+    return f"<!doctype html>\n{page}\n"
+
+
+def _html_table(table: EvidenceTable) -> str:
+    heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
+    return (
+        f'<div class="scroll"><table><caption>{_text(table.title)}</caption>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _text(text: str) -> str:
+    return html.escape(text, quote=True)

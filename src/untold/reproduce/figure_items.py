@@ -1,0 +1,203 @@
+"""The paper's figures: lengths, separators, sweeps, and heat-maps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from untold.evaluation.metrics import corpus_scores
+from untold.introspection.explanation import explain
+from untold.introspection.share_explanation import ShareExplanation
+from untold.report.heatmap import heatmap_png, heatmap_svg
+from untold.reproduce.charts import Line, bar_chart, line_chart
+from untold.reproduce.evidence import Evidence, EvidenceTable, Picture, number
+from untold.reproduce.evidence_item import EvidenceItem
+from untold.reproduce.known_links import interesting_pairs
+from untold.reproduce.score_items import compare_systems, score_notes, score_table, seeds_of
+from untold.reproduce.systems import System
+from untold.reproduce.workshop import Workshop
+
+__all__ = ["BarItem", "HeatmapItem", "LengthItem", "Sweep", "SweepItem"]
+
+_EDGES = (10, 20, 30, 40, 50, 60)  # source words: the paper's buckets
+
+
+@dataclass(frozen=True)
+class BarItem(EvidenceItem):
+    """Compares systems by BLEU, as bars; the first one is the baseline."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Trains, translates and compares."""
+        comparison = compare_systems(workshop, self.systems)
+        table = score_table(workshop, self.systems, comparison, self.title)
+        names = [row.name for row in comparison.rows]
+        values = [row.average.mean for row in comparison.rows]
+        picture = Picture(self.name, self.title, partial(bar_chart, names, values, "BLEU"))
+        figures: dict[str, object] = dict(zip(names, values, strict=True))
+        notes = score_notes(workshop, comparison)
+        return Evidence(self.name, self.title, self.claim, [table], [picture], notes, figures)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One setting with several values, each a system."""
+
+    setting: str
+    values: Sequence[str]
+    systems: Sequence[System]
+
+
+@dataclass(frozen=True)
+class SweepItem(EvidenceItem):
+    """Draws BLEU over the values of settings, a chart for each."""
+
+    baseline: System
+    sweeps: Sequence[Sweep]
+
+    @property
+    def trained(self) -> list[System]:
+        """Returns all systems."""
+        return [self.baseline, *(each for sweep in self.sweeps for each in sweep.systems)]
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Trains, translates and compares."""
+        tables, pictures, figures = [], [], {}
+        for sweep in self.sweeps:
+            own = [self.baseline, *sweep.systems]
+            comparison = compare_systems(workshop, own)
+            tables.append(score_table(workshop, own, comparison, sweep.setting))
+            values = [row.average.mean for row in comparison.rows[1:]]
+            figures[sweep.setting] = dict(zip(sweep.values, values, strict=True))
+            lines = [
+                Line("both losses", values),
+                Line(self.baseline.title, [comparison.rows[0].average.mean] * len(values)),
+            ]
+            draw = partial(line_chart, sweep.values, lines, (sweep.setting, "BLEU"))
+            pictures.append(Picture(f"{self.name}-{sweep.setting}", sweep.setting, draw))
+        notes = score_notes(workshop, comparison)
+        return Evidence(self.name, self.title, self.claim, tables, pictures, notes, figures)
+
+
+@dataclass(frozen=True)
+class LengthItem(EvidenceItem):
+    """Scores translations by the length of their source: BLEU and length of the output."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Trains, translates and scores every bucket; the test sets are put together."""
+        corpus = workshop.plan.corpus
+        texts = [corpus.read(test) for test in corpus.known.tests]
+        sources = [line for own, _ in texts for line in own]
+        references = [line for _, own in texts for line in own]
+        buckets = _buckets(sources)
+        outputs = {system.title: self._outputs(workshop, system) for system in self.systems}
+        names = list(buckets)
+        bleu, lengths = [], [Line("reference", [_words(references, buckets[b]) for b in names])]
+        for title, found in outputs.items():
+            own = [_bleu(references, found, buckets[b], corpus.known.bleu_tokenize) for b in names]
+            bleu.append(Line(title, own))
+            lengths.append(Line(title, [_words(found, buckets[b]) for b in names]))
+        sizes = ["", *(str(len(buckets[b])) for b in names)]
+        tables = [
+            _table("BLEU by source words", names, bleu, sizes),
+            _table("mean output words by source words", names, lengths, sizes),
+        ]
+        pictures = [
+            Picture(
+                f"{self.name}-{what}", title, partial(line_chart, names, lines, (_WORDS, label))
+            )
+            for what, title, lines, label in (
+                ("bleu", "BLEU by length", bleu, "BLEU"),
+                ("length", "output length by length", lengths, "words"),
+            )
+        ]
+        figures = {line.name: list(line.values) for line in bleu}
+        notes = [
+            f"sentences of all test sets of {corpus.name}, first seed; buckets of source words"
+        ]
+        return Evidence(self.name, self.title, self.claim, tables, pictures, notes, figures)
+
+    def _outputs(self, workshop: Workshop, system: System) -> list[str]:
+        job, tests = seeds_of(workshop, system)[0], workshop.plan.corpus.known.tests
+        return [line for test in tests for line in workshop.translations(job, test)]
+
+
+_WORDS = "source words"
+
+
+def _buckets(sources: Sequence[str]) -> dict[str, list[int]]:
+    """Sorts sentences by length; buckets without any are left out."""
+    found: dict[str, list[int]] = {}
+    names = [f"{low + 1}-{high}" for low, high in zip((0, *_EDGES), _EDGES, strict=False)]
+    for place, source in enumerate(sources):
+        words = len(source.split())
+        number_ = next((k for k, edge in enumerate(_EDGES) if words <= edge), len(_EDGES))
+        found.setdefault((*names, f">{_EDGES[-1]}")[number_], []).append(place)
+    return {name: found[name] for name in (*names, f">{_EDGES[-1]}") if name in found}
+
+
+def _words(texts: Sequence[str], places: Sequence[int]) -> float:
+    return sum(len(texts[place].split()) for place in places) / len(places)
+
+
+def _bleu(
+    references: Sequence[str],
+    found: Sequence[str],
+    places: Sequence[int],
+    tokenize: str,
+) -> float:
+    chosen = [[texts[place] for place in places] for texts in (references, found)]
+    return corpus_scores(chosen[1], chosen[0], ["bleu"], tokenize=tokenize)[0].value
+
+
+def _table(
+    title: str, names: Sequence[str], lines: Sequence[Line], sizes: Sequence[str]
+) -> EvidenceTable:
+    rows = [[line.name, *(number(value) for value in line.values)] for line in lines]
+    return EvidenceTable(title, ["system", *names], [*rows, ["sentences", *sizes[1:]]])
+
+
+@dataclass(frozen=True)
+class HeatmapItem(EvidenceItem):
+    """Draws what is past and future before each word of a few sentences."""
+
+    systems: Sequence[System]
+    sentences: int
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Chooses sentences whose words change their order, or come together, and draws them."""
+        chosen = interesting_pairs(workshop, self.sentences)
+        sources, targets = [list(side) for side in zip(*chosen, strict=True)]
+        pictures = []
+        for system in self.systems:
+            translator = workshop.load(seeds_of(workshop, system)[0])
+            found = [
+                e for e in explain(translator, sources, targets) if isinstance(e, ShareExplanation)
+            ]
+            name = f"{self.name}-{system.name}"
+            pictures.append(Picture(name, system.title, partial(_heatmap, found)))
+        rows = [[source, target] for source, target in chosen]
+        table = EvidenceTable("sentences", ["source", "reference"], rows)
+        notes = ["sentences with the most crossing or shared links of the first test set"]
+        return Evidence(self.name, self.title, self.claim, [table], pictures, notes)
+
+
+def _heatmap(explanations: Sequence[ShareExplanation], kind: str) -> bytes:
+    return heatmap_png(explanations) if kind == "png" else heatmap_svg(explanations)

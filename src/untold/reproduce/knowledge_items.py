@@ -1,0 +1,216 @@
+"""What a model knows: overlap of its bags, separation from links, coverage, and speed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from untold.evaluation.bow_overlap import measure_overlap
+from untold.evaluation.cdr import measure_cdr
+from untold.evaluation.separation_report import separation_report
+from untold.evaluation.speed_race import Speed
+from untold.evaluation.system_comparison import ParallelText
+from untold.reproduce.evidence import Evidence, EvidenceTable, number
+from untold.reproduce.evidence_item import EvidenceItem
+from untold.reproduce.known_links import aligned_pairs, links_note
+from untold.reproduce.run_speeds import race_runs
+from untold.reproduce.score_items import compare_systems, score_notes, score_table, seeds_of
+from untold.reproduce.systems import System
+from untold.reproduce.workshop import Workshop
+
+__all__ = ["CoverageItem", "OursItem", "OverlapItem", "SeparationItem", "SpeedItem"]
+
+_ROUNDS = 3  # of a race for speed
+
+
+@dataclass(frozen=True)
+class OverlapItem(EvidenceItem):
+    """Measures r_OL: which words the heads of past and future predict."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Reads the references of the first test set."""
+        test = workshop.plan.corpus.known.tests[0]
+        pairs = list(zip(*workshop.plan.corpus.read(test), strict=True))
+        rows, figures = [], {}
+        for system in self.systems:
+            job = seeds_of(workshop, system)[0]
+            found = workshop.measure(
+                "overlap", job, pairs, lambda job=job: _overlap(workshop, job, pairs)
+            )
+            figures[system.title] = found
+            rows.append([system.title, number(found["past"], 3), number(found["future"], 3)])
+        frequent = number(found["past_by_frequency"], 3), number(found["future_by_frequency"], 3)
+        rows.append(["the most frequent words", *frequent])
+        table = EvidenceTable("r_OL", ["system", "past", "future"], rows)
+        notes = [
+            f"{len(pairs)} references of {test.name} ({workshop.plan.corpus.name}), first seed"
+        ]
+        return Evidence(self.name, self.title, self.claim, [table], (), notes, figures)
+
+
+def _overlap(workshop: Workshop, job: Any, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
+    return asdict(measure_overlap(workshop.load(job).models[0], pairs))
+
+
+@dataclass(frozen=True)
+class SeparationItem(EvidenceItem):
+    """Measures past and future against word links, beside the position rule."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Reads the references of the first test set."""
+        test = workshop.plan.corpus.known.tests[0]
+        found = {s.title: separation(workshop, s) for s in self.systems}
+        table = separation_table(found)
+        notes = [
+            f"{test.name} of {workshop.plan.corpus.name}, first seed",
+            links_note(workshop, test),
+        ]
+        return Evidence(self.name, self.title, self.claim, [table], (), notes, dict(found))
+
+
+def separation(workshop: Workshop, system: System) -> dict[str, Any]:
+    """Measures the first seed of a system on the first test set."""
+    test, job = workshop.plan.corpus.known.tests[0], seeds_of(workshop, system)[0]
+
+    def make() -> dict[str, Any]:
+        report = separation_report(workshop.load(job), aligned_pairs(workshop, test))
+        return asdict(report)
+
+    return workshop.measure("separation", job, workshop.plan.corpus.read(test), make)
+
+
+def separation_table(found: Mapping[str, dict[str, Any]]) -> EvidenceTable:
+    """Puts the figures of systems, and of the position rule, beside each other."""
+    first = next(iter(found.values()))
+    names = [key for key, value in first["model"].items() if not isinstance(value, list)]
+    rows = [
+        [
+            name.replace("_", " "),
+            *(number(each["model"][name], 3) for each in found.values()),
+            number(first["rule"][name], 3),
+        ]
+        for name in names
+    ]
+    last = ["omission word auc", *(number(each["omission_auc"], 3) for each in found.values()), ""]
+    columns = ["figure", *found, "position rule"]
+    return EvidenceTable("past and future against links", columns, [*rows, last])
+
+
+@dataclass(frozen=True)
+class OursItem(EvidenceItem):
+    """Compares this project's default with the paper's form: BLEU and separation."""
+
+    systems: Sequence[System]  # the control, then those with past and future
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Trains, translates, compares, and measures the separation."""
+        comparison = compare_systems(workshop, self.systems)
+        scores = score_table(workshop, self.systems, comparison, "BLEU")
+        found = {system.title: separation(workshop, system) for system in self.systems[1:]}
+        test = workshop.plan.corpus.known.tests[0]
+        notes = [*score_notes(workshop, comparison), links_note(workshop, test)]
+        figures: dict[str, object] = {
+            row.name: {"bleu": list(row.average.values)} for row in comparison.rows
+        }
+        tables = [scores, separation_table(found)]
+        return Evidence(self.name, self.title, self.claim, tables, (), notes, figures | found)
+
+
+@dataclass(frozen=True)
+class CoverageItem(EvidenceItem):
+    """Measures CDR: which source words of the reference a translation covers, too."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Links references and translations by one aligner."""
+        corpus, rows, figures = workshop.plan.corpus, [], {}
+        test = corpus.known.tests[0]
+        sources, references = corpus.read(test)
+        for system in self.systems:
+            job = seeds_of(workshop, system)[0]
+            found = workshop.translations(job, test)
+            figures[system.title] = measured = coverage(workshop, sources, references, found)
+            rows.append([system.title, *(number(measured[key], 3) for key in _COVERAGE)])
+        table = EvidenceTable("coverage of source words", ["system", *_COVERAGE], rows)
+        notes = [
+            f"{len(sources)} sentences of {test.name} ({corpus.name}), first seed; one aligner, "
+            "trained on the training text, for references and translations",
+        ]
+        return Evidence(self.name, self.title, self.claim, [table], (), notes, figures)
+
+
+_COVERAGE = ("macro", "micro", "under", "over", "repeated")
+
+
+def coverage(
+    workshop: Workshop, sources: list[str], references: list[str], found: list[str]
+) -> dict[str, Any]:
+    """Measures CDR and its kin, once."""
+    made_from = [sources, references, found]
+    name = f"coverage/{workshop.fingerprint(made_from)}"
+    return workshop.kept.get(
+        name,
+        made_from,
+        lambda: asdict(measure_cdr(workshop.aligner(), sources, references, found)),
+    )
+
+
+@dataclass(frozen=True)
+class SpeedItem(EvidenceItem):
+    """Races systems in training and in translating."""
+
+    groups: Sequence[Sequence[System]]
+
+    @property
+    def trained(self) -> list[System]:
+        """Returns all systems."""
+        return [system for group in self.groups for system in group]
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Lets the systems of each group take turns; the first of a group is its baseline."""
+        test = workshop.plan.corpus.known.tests[0]
+        text = ParallelText(test.name, *workshop.plan.corpus.read(test))
+        rows, figures = [], {}
+        for group in self.groups:
+            racers = {s.title: workshop.load(seeds_of(workshop, s)[0]) for s in group}
+            speeds = race_runs(racers, text, _ROUNDS)
+            for name in racers:
+                both = speeds.training[name], speeds.decoding[name]
+                figures[name] = [each.ratio for each in both]
+                rows.append([name, *(_ratio(each) for each in both)])
+        table = EvidenceTable("speed", ["system", "training", "decoding"], rows)
+        notes = [
+            f"target tokens a second in training, words a second in decoding, as ratios to the "
+            f"first system of each backbone; median of {_ROUNDS} rounds in turns (least to most)",
+        ]
+        return Evidence(self.name, self.title, self.claim, [table], (), notes, figures)
+
+
+def _ratio(speed: Speed) -> str:
+    if speed.ratio is None:
+        return ""
+    return f"{speed.ratio:.2f} ({min(speed.ratios):.2f} to {max(speed.ratios):.2f})"

@@ -1,0 +1,124 @@
+"""Tables of BLEU: systems beside each other, with the paper's statistics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from untold.evaluation.metrics import MetricOptions, make_metric
+from untold.evaluation.system_comparison import (
+    Comparison,
+    ParallelText,
+    Row,
+    SystemOutputs,
+    Trials,
+    compare_outputs,
+)
+from untold.reproduce.evidence import Evidence, EvidenceTable, number
+from untold.reproduce.evidence_item import EvidenceItem
+from untold.reproduce.systems import SYSTEMS, System
+from untold.reproduce.workshop import Job, Workshop
+from untold.storage.model_summary import count_parameters
+
+__all__ = [
+    "ScoreItem",
+    "compare_systems",
+    "find_systems",
+    "score_notes",
+    "score_table",
+    "seeds_of",
+]
+
+_TRIALS = Trials(1000, 1)
+
+
+@dataclass(frozen=True)
+class ScoreItem(EvidenceItem):
+    """Compares systems by BLEU. The others of a group are tested against its first."""
+
+    groups: Sequence[Sequence[System]]
+
+    @property
+    def trained(self) -> list[System]:
+        """Returns all systems."""
+        return [system for group in self.groups for system in group]
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Trains, translates and compares."""
+        compared = [compare_systems(workshop, group) for group in self.groups]
+        tables = [
+            score_table(workshop, group, comparison, self.title)
+            for group, comparison in zip(self.groups, compared, strict=True)
+        ]
+        figures = {
+            row.name: {"bleu": list(row.average.values), "parameters": row.parameters.total}
+            for comparison in compared
+            for row in comparison.rows
+        }
+        notes = score_notes(workshop, compared[0])
+        return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
+
+
+def seeds_of(workshop: Workshop, system: System) -> list[Job]:
+    """Returns the trainings of one system."""
+    return [job for job in workshop.jobs([system]) if job.system.name == system.name]
+
+
+def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison:
+    """Scores systems on all test sets; each is tested against the first."""
+    corpus = workshop.plan.corpus
+    options = MetricOptions(corpus.known.bleu_tokenize, lowercase=False)
+    metric = make_metric("bleu", options).sacrebleu_metric()
+    tests = [ParallelText(test.name, *corpus.read(test)) for test in corpus.known.tests]
+    outputs = []
+    for system in systems:
+        jobs = seeds_of(workshop, system)
+        texts = [[workshop.translations(job, test) for test in corpus.known.tests] for job in jobs]
+        size = count_parameters(workshop.load(jobs[0]).models[0].model)
+        outputs.append(SystemOutputs(system.title, size, texts))
+    return compare_outputs(metric, outputs, tests, _TRIALS)
+
+
+def score_table(
+    workshop: Workshop, systems: Sequence[System], comparison: Comparison, title: str
+) -> EvidenceTable:
+    """Puts scores, differences and their significance into a table."""
+    columns = ["system", "parameters", *comparison.tests]
+    if len(comparison.tests) > 1:
+        columns.append("average")
+    columns += ["difference", "p bootstrap", "p randomisation", "seeds", "configuration"]
+    rows = []
+    for system, row in zip(systems, comparison.rows, strict=True):
+        jobs = seeds_of(workshop, system)
+        rows.append([*_scores(comparison, row), str(len(jobs)), workshop.hash(jobs[0])])
+    return EvidenceTable(title, columns, rows)
+
+
+def _scores(comparison: Comparison, row: Row) -> list[str]:
+    scores = [*row.scores, row.average] if len(row.scores) > 1 else list(row.scores)
+    cells = [
+        number(score.mean) + ("" if score.deviation is None else f" ± {score.deviation:.2f}")
+        for score in scores
+    ]
+    p_values = row.average_p_values
+    tested = [""] * 3
+    if p_values is not None:
+        difference = f"{comparison.difference(row):+.2f}"
+        tested = [difference, f"{p_values.bootstrap:.4f}", f"{p_values.randomisation:.4f}"]
+    return [row.name, f"{row.parameters.total:,}", *cells, *tested]
+
+
+def score_notes(workshop: Workshop, comparison: Comparison) -> list[str]:
+    """Says how scores were made."""
+    corpus, scale = workshop.plan.corpus, workshop.plan.scale
+    sizes = ", ".join(f"{test.name} {len(corpus.read(test)[0])}" for test in corpus.known.tests)
+    return [
+        f"{comparison.metric}: {comparison.signature}",
+        f"corpus {corpus.name}; sentences: {sizes}; scale {scale.name}: base {scale.base.updates} "
+        f"updates, {scale.further.updates} on top of it",
+        f"differences and p-values are those of the average, against {comparison.rows[0].name}; "
+        "± is the standard deviation over seeds; configuration is a hash of all settings",
+    ]
+
+
+def find_systems(*names: str) -> list[System]:
+    """Looks systems up."""
+    return [SYSTEMS[name] for name in names]

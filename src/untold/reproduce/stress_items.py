@@ -1,0 +1,208 @@
+"""Where adequacy shows: sources of several sentences, and references that lack a part.
+
+Captions are short and clean, so that little can be left out. `concat` joins k sentences on both
+sides; `omission` trains on references from which spans were deleted. The weight of each penalty is
+chosen on the development set alone.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from untold import durable
+from untold.corpus.lines import read_parallel
+from untold.evaluation.metrics import corpus_scores
+from untold.reproduce.corpora import CorpusFiles
+from untold.reproduce.evidence import Evidence, EvidenceTable, number
+from untold.reproduce.evidence_item import EvidenceItem
+from untold.reproduce.knowledge_items import coverage
+from untold.reproduce.score_items import seeds_of
+from untold.reproduce.systems import System
+from untold.reproduce.workshop import Job, Workshop
+
+__all__ = ["ConcatItem", "OmissionItem", "join_lines"]
+
+_JOINED = (1, 2, 3, 4)  # sentences that are joined
+_NOISE = 0.15  # references that lose a span
+_WEIGHTS = (0.1, 0.2, 0.4)  # of penalties, tried on the development set
+_PENALTIES = ("attention", "past")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What one way of searching gives."""
+
+    title: str
+    decode: list[str]
+
+
+@dataclass(frozen=True)
+class ConcatItem(EvidenceItem):
+    """Trains on single and joined sentences, and tests each number of them."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Tests k = 1 to 4 with each way of searching."""
+        rows, figures = [], {}
+        for system in self.systems:
+            job = seeds_of(workshop, system)[0]
+            for way in _ways(workshop, job):
+                each = [_score(workshop, job, way, joined) for joined in _JOINED]
+                slope = (each[-1]["bleu"] - each[0]["bleu"]) / (_JOINED[-1] - _JOINED[0])
+                title = f"{system.title}, {way.title}"
+                figures[title] = {"by_sentences": each, "slope": slope}
+                rows += [
+                    [title, str(k), *_cells(found)] for k, found in zip(_JOINED, each, strict=True)
+                ]
+                rows.append([title, "slope", number(slope), "", "", "", ""])
+        table = EvidenceTable(self.title, ["system", "sentences", *_COLUMNS], rows)
+        return Evidence(self.name, self.title, self.claim, [table], (), _NOTES, figures)
+
+    def prepare(self, workshop: Workshop) -> Workshop:
+        """Returns a workshop whose training text also has joined sentences."""
+        corpus = workshop.plan.corpus
+        sides = read_parallel(*corpus.training_paths())
+        mixed: tuple[list[str], list[str]] = ([], [])
+        for joined in _JOINED:
+            for own, found in zip(mixed, join_lines(*sides, joined, seed=joined), strict=True):
+                own.extend(found)
+        return workshop.with_corpus(_written(corpus, workshop.plan.out / "concat", mixed), "concat")
+
+
+@dataclass(frozen=True)
+class OmissionItem(EvidenceItem):
+    """Trains on references of which some lack a span, and tests on whole ones."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems
+
+    def make(self, workshop: Workshop) -> Evidence:
+        """Tests each way of searching."""
+        rows, figures = [], {}
+        for system in self.systems:
+            job = seeds_of(workshop, system)[0]
+            for way in _ways(workshop, job):
+                found = _score(workshop, job, way, 1)
+                title = f"{system.title}, {way.title}"
+                figures[title] = found
+                rows.append([title, *_cells(found)])
+        table = EvidenceTable(self.title, ["system", *_COLUMNS], rows)
+        return Evidence(self.name, self.title, self.claim, [table], (), _NOTES, figures)
+
+    def prepare(self, workshop: Workshop) -> Workshop:
+        """Returns a workshop whose training references lack a linked span now and then."""
+        corpus, aligner = workshop.plan.corpus, workshop.aligner()
+        sources, targets = read_parallel(*corpus.training_paths())
+        dice = random.Random(1)
+        chosen = [place for place in range(len(sources)) if dice.random() < _NOISE]
+        split = aligner.split([sources[k] for k in chosen], [targets[k] for k in chosen])
+        for place, links in zip(chosen, aligner.align(split), strict=True):
+            targets[place] = _cut(targets[place], {target for _, target in links.sure}, dice)
+        folder = workshop.plan.out / "omission"
+        return workshop.with_corpus(_written(corpus, folder, (sources, targets)), "omission")
+
+
+_COLUMNS = ("BLEU", "chrF", "length ratio", "CDR", "under-coverage")
+_NOTES = [
+    "first seed; first test set; plain: beam search alone; others add a coverage penalty, by "
+    "attention (GNMT) or by the past of the capsules, with the weight of the best BLEU on the "
+    f"development set among {', '.join(map(str, _WEIGHTS))}; slope: BLEU per joined sentence"
+]
+
+
+def join_lines(
+    sources: Sequence[str], targets: Sequence[str], joined: int, seed: int
+) -> tuple[list[str], list[str]]:
+    """Joins sentences that a shuffle put beside each other; those left over are dropped."""
+    order = list(range(len(sources)))
+    if joined > 1:
+        random.Random(seed).shuffle(order)
+    groups = [order[k : k + joined] for k in range(0, len(order) - joined + 1, joined)]
+    both = tuple(
+        [" ".join(side[k] for k in group) for group in groups] for side in (sources, targets)
+    )
+    return both[0], both[1]
+
+
+def _cut(target: str, linked: set[int], dice: random.Random) -> str:
+    """Deletes a span that begins at a linked word: up to a third of the words, never all."""
+    words = target.split()
+    begins = [place for place in linked if place < len(words)]
+    if len(words) < 3 or not begins:
+        return target
+    first = dice.choice(sorted(begins))
+    length = dice.randint(1, max(1, len(words) // 3))
+    return " ".join([*words[:first], *words[first + length :]]) or target
+
+
+def _written(corpus: CorpusFiles, folder: Path, sides: tuple[list[str], list[str]]) -> CorpusFiles:
+    """Writes another training text beside the corpus."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for side, lines in zip(("source", "target"), sides, strict=True):
+        paths.append(folder / f"train.{side}")
+        durable.write_file(paths[-1], "".join(f"{line}\n" for line in lines).encode())
+    return replace(corpus, train=(str(paths[0]), str(paths[1])))
+
+
+def _ways(workshop: Workshop, job: Job) -> list[_Found]:
+    """Returns the ways of searching: plain, and each penalty that the model allows, tuned."""
+    ways = [_Found("plain", [])]
+    for kind in _PENALTIES:
+        if kind == "past" and "model.separator.kind" not in job.system.settings:
+            continue
+        tried = [
+            [f"decode.coverage_penalty={weight}", f"decode.coverage_source={kind}"]
+            for weight in _WEIGHTS
+        ]
+        best = max(tried, key=lambda decode: _dev_bleu(workshop, job, decode))
+        ways.append(_Found(f"penalty by {kind}, {best[0].partition('=')[2]}", best))
+    return ways
+
+
+def _dev_bleu(workshop: Workshop, job: Job, decode: list[str]) -> float:
+    corpus = workshop.plan.corpus
+    _, references = corpus.read(corpus.development())
+    found = workshop.translations(job, corpus.development(), decode)
+    tokenize = corpus.known.bleu_tokenize
+    return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
+
+
+def _score(workshop: Workshop, job: Job, way: _Found, joined: int) -> dict[str, Any]:
+    corpus = workshop.plan.corpus
+    sources, references = join_lines(*corpus.read(corpus.known.tests[0]), joined, seed=joined)
+    found = workshop.translate_lines(job, sources, way.decode)
+    tokenize = corpus.known.bleu_tokenize
+    bleu, chrf = (
+        score.value
+        for score in corpus_scores(found, references, ["bleu", "chrf"], tokenize=tokenize)
+    )
+    words = [sum(len(line.split()) for line in side) for side in (found, references)]
+    covered = coverage(workshop, sources, references, found)
+    return {
+        "bleu": bleu,
+        "chrf": chrf,
+        "length_ratio": words[0] / words[1],
+        "cdr": covered["macro"],
+        "under": covered["under"],
+    }
+
+
+def _cells(found: dict[str, Any]) -> list[str]:
+    return [
+        number(found["bleu"]),
+        number(found["chrf"]),
+        *(number(found[key], 3) for key in ("length_ratio", "cdr", "under")),
+    ]

@@ -1,0 +1,73 @@
+"""Every item is made, with models that are too small to learn anything."""
+
+import json
+
+import pytest
+
+from untold.reproduce.corpora import find_corpus
+from untold.reproduce.evidence_files import write_evidence
+from untold.reproduce.item_registry import ITEMS
+from untold.reproduce.scales import Phase, Scale
+from untold.reproduce.workshop import Plan, Workshop
+
+PHASE = Phase(2, 1e-3, 1)
+SCALE = Scale(
+    "test",
+    "seconds",
+    base=PHASE,
+    further=PHASE,
+    recurrent=PHASE,
+    sequence=Phase(1, 1e-3, 0),
+    settings={
+        "model.preset": "tiny",
+        "model.d_model": 16,
+        "model.d_ffn": 16,
+        "model.encoder_layers": 1,
+        "train.batch_tokens": 256,
+        "train.validate_bleu": False,
+        "train.best_by": "loss",
+        "train.log_every": 1000,
+        "decode.max_length": 12,
+    },
+    pairs=120,
+    vocabulary=200,
+    sentences=12,
+)
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    """Lets all items share their trained systems."""
+    out = tmp_path_factory.mktemp("reproduced")
+    corpus = find_corpus("grammar-en-de", None, out, pairs=SCALE.pairs, sentences=SCALE.sentences)
+    said = []
+    made = Workshop(Plan(corpus, SCALE, 1, out), said.append)
+    made.said = said
+    return made
+
+
+@pytest.fixture(autouse=True)
+def no_calibration(monkeypatch):
+    """Saves half of the time: no item reads a calibration."""
+    monkeypatch.setattr("untold.training.run.calibrate_best", lambda *_, **__: None)
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_is_made_and_written(name, workshop, tmp_path):
+    item = ITEMS[name]
+    inner = item.prepare(workshop)
+    inner.train(item.trained)
+    evidence = item.make(inner)
+    paths = write_evidence(evidence, tmp_path)
+    names = {path.name for path in paths}
+    assert {f"{name}.html", f"{name}.md", f"{name}.json"} <= names
+    assert len([n for n in names if n.endswith(".tex")]) == len(evidence.tables) > 0
+    for picture in evidence.pictures:
+        assert (tmp_path / f"{picture.name}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (tmp_path / f"{picture.name}.svg").read_bytes()
+    for table in evidence.tables:
+        assert table.rows and all(len(row) == len(table.columns) for row in table.rows)
+    titles = {system.title for system in item.trained}
+    text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+    assert all(title in text for title in titles) or name.startswith("figure")
+    assert json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))["name"] == name
