@@ -8,8 +8,8 @@ from untold.commands.options import load_translator, print_notice
 from untold.corpus.lines import read_test_set
 from untold.errors import UntoldError
 from untold.evaluation.system_comparison import Comparison, ParallelText, SystemOutputs
+from untold.experiments.run_speeds import race_runs
 from untold.feedback import Task, task
-from untold.reproduce.run_speeds import race_runs
 from untold.storage.model_summary import Parameters, count_parameters
 from untold.translator import Translator
 

@@ -9,7 +9,7 @@ from untold.commands.options import Settings, number_option, print_notice, say_o
 from untold.errors import UntoldError
 
 if TYPE_CHECKING:
-    from untold.reproduce.scales import Scale
+    from untold.experiments.scales import Scale
 
 __all__ = ["reproduce"]
 
@@ -34,10 +34,10 @@ def reproduce(
     if item is None:
         _list()
         return
-    from untold.reproduce.corpora import find_corpus
-    from untold.reproduce.evidence_files import markdown_table, write_evidence
-    from untold.reproduce.item_registry import find_item
-    from untold.reproduce.workshop import Plan, Workshop
+    from untold.experiments.corpora import find_corpus
+    from untold.experiments.evidence_files import markdown_table, write_evidence
+    from untold.experiments.items.item_registry import find_item
+    from untold.experiments.workshop import Plan, Workshop
 
     found, size = find_item(item), _scale(scale)
     out = out or Path("reproduced") / f"{data}-{scale}"
@@ -60,7 +60,7 @@ def reproduce(
 
 
 def _scale(name: str) -> "Scale":
-    from untold.reproduce.scales import SCALES
+    from untold.experiments.scales import SCALES
 
     if name not in SCALES:
         raise UntoldError(f"--scale {name}: there is no such scale; known: {', '.join(SCALES)}")
@@ -68,9 +68,9 @@ def _scale(name: str) -> "Scale":
 
 
 def _list() -> None:
-    from untold.reproduce.corpora import CORPORA
-    from untold.reproduce.item_registry import ITEMS
-    from untold.reproduce.scales import SCALES
+    from untold.experiments.corpora import CORPORA
+    from untold.experiments.items.item_registry import ITEMS
+    from untold.experiments.scales import SCALES
 
     width = max(map(len, (*ITEMS, *CORPORA)))
     print("items: untold reproduce ITEM [--data CORPUS --root FOLDER] [--scale SCALE]\n")

@@ -37,7 +37,7 @@ def slow_down(monkeypatch, *names):
         def build(layer):
             made.append((name, layer.shape))
             apply = make(layer)
-            wait = 0.002 if name in names else 0.0
+            wait = 0.02 if name in names else 0.0
             return lambda x: (time.sleep(wait), apply(x))[1]
 
         return build

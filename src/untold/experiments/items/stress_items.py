@@ -1,4 +1,4 @@
-"""Where adequacy shows: sources of several sentences, and references that lack a part.
+"""Texts on which adequacy shows: sources of several sentences, references that lack a part.
 
 Captions are short and clean, so that little can be left out. `concat` joins k sentences on both
 sides; `omission` trains on references from which spans were deleted. The weight of each penalty is
@@ -14,13 +14,13 @@ from typing import Any
 from untold import durable
 from untold.corpus.lines import read_parallel
 from untold.evaluation.metrics import corpus_scores
-from untold.reproduce.corpora import CorpusFiles
-from untold.reproduce.evidence import Evidence, EvidenceTable, number
-from untold.reproduce.evidence_item import EvidenceItem
-from untold.reproduce.knowledge_items import coverage
-from untold.reproduce.score_items import seeds_of
-from untold.reproduce.systems import System
-from untold.reproduce.workshop import Job, Workshop
+from untold.experiments.corpora import FoundCorpus
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
+from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.knowledge_items import coverage
+from untold.experiments.items.score_items import seeds_of
+from untold.experiments.systems import System
+from untold.experiments.workshop import Job, Workshop
 
 __all__ = ["ConcatItem", "OmissionItem", "join_lines"]
 
@@ -147,7 +147,7 @@ def _cut(target: str, linked: set[int], dice: random.Random) -> str:
     return " ".join([*words[:first], *words[first + length :]]) or target
 
 
-def _written(corpus: CorpusFiles, folder: Path, sides: tuple[list[str], list[str]]) -> CorpusFiles:
+def _written(corpus: FoundCorpus, folder: Path, sides: tuple[list[str], list[str]]) -> FoundCorpus:
     """Writes another training text beside the corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

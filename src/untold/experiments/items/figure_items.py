@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from untold.evaluation.metrics import corpus_scores
+from untold.experiments.charts import ChartLine, bar_chart, line_chart
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, Picture, number
+from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.known_links import interesting_pairs
+from untold.experiments.items.score_items import compare_systems, score_notes, score_table, seeds_of
+from untold.experiments.systems import System
+from untold.experiments.workshop import Workshop
 from untold.introspection.explanation import explain
 from untold.introspection.share_explanation import ShareExplanation
 from untold.report.heatmap import heatmap_png, heatmap_svg
-from untold.reproduce.charts import Line, bar_chart, line_chart
-from untold.reproduce.evidence import Evidence, EvidenceTable, Picture, number
-from untold.reproduce.evidence_item import EvidenceItem
-from untold.reproduce.known_links import interesting_pairs
-from untold.reproduce.score_items import compare_systems, score_notes, score_table, seeds_of
-from untold.reproduce.systems import System
-from untold.reproduce.workshop import Workshop
 
 __all__ = ["BarItem", "HeatmapItem", "LengthItem", "Sweep", "SweepItem"]
 
@@ -75,8 +75,8 @@ class SweepItem(EvidenceItem):
             values = [row.average.mean for row in comparison.rows[1:]]
             figures[sweep.setting] = dict(zip(sweep.values, values, strict=True))
             lines = [
-                Line("both losses", values),
-                Line(self.baseline.title, [comparison.rows[0].average.mean] * len(values)),
+                ChartLine("both losses", values),
+                ChartLine(self.baseline.title, [comparison.rows[0].average.mean] * len(values)),
             ]
             draw = partial(line_chart, sweep.values, lines, (sweep.setting, "BLEU"))
             pictures.append(Picture(f"{self.name}-{sweep.setting}", sweep.setting, draw))
@@ -104,11 +104,14 @@ class LengthItem(EvidenceItem):
         buckets = _buckets(sources)
         outputs = {system.title: self._outputs(workshop, system) for system in self.systems}
         names = list(buckets)
-        bleu, lengths = [], [Line("reference", [_words(references, buckets[b]) for b in names])]
+        bleu, lengths = (
+            [],
+            [ChartLine("reference", [_words(references, buckets[b]) for b in names])],
+        )
         for title, found in outputs.items():
             own = [_bleu(references, found, buckets[b], corpus.known.bleu_tokenize) for b in names]
-            bleu.append(Line(title, own))
-            lengths.append(Line(title, [_words(found, buckets[b]) for b in names]))
+            bleu.append(ChartLine(title, own))
+            lengths.append(ChartLine(title, [_words(found, buckets[b]) for b in names]))
         sizes = ["", *(str(len(buckets[b])) for b in names)]
         tables = [
             _table("BLEU by source words", names, bleu, sizes),
@@ -163,7 +166,7 @@ def _bleu(
 
 
 def _table(
-    title: str, names: Sequence[str], lines: Sequence[Line], sizes: Sequence[str]
+    title: str, names: Sequence[str], lines: Sequence[ChartLine], sizes: Sequence[str]
 ) -> EvidenceTable:
     rows = [[line.name, *(number(value) for value in line.values)] for line in lines]
     return EvidenceTable(title, ["system", *names], [*rows, ["sentences", *sizes[1:]]])

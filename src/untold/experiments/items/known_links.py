@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from untold.corpus.alignments import Alignment, read_alignments
 from untold.evaluation.separation_report import AlignedPair
-from untold.reproduce.corpora import TestFiles
-from untold.reproduce.workshop import Workshop
+from untold.experiments.corpora import TestFiles
+from untold.experiments.workshop import Workshop
 
 __all__ = ["aligned_pairs", "interesting_pairs", "links_note"]
 

@@ -12,10 +12,10 @@ from untold.evaluation.system_comparison import (
     Trials,
     compare_outputs,
 )
-from untold.reproduce.evidence import Evidence, EvidenceTable, number
-from untold.reproduce.evidence_item import EvidenceItem
-from untold.reproduce.systems import SYSTEMS, System
-from untold.reproduce.workshop import Job, Workshop
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
+from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.systems import SYSTEMS, System
+from untold.experiments.workshop import Job, Workshop
 from untold.storage.model_summary import count_parameters
 
 __all__ = [

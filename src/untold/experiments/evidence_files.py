@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from untold import durable
-from untold.reproduce.evidence import Evidence, EvidenceTable
+from untold.experiments.evidence_parts import Evidence, EvidenceTable
 
 __all__ = ["latex_table", "markdown_table", "write_evidence"]
 
@@ -45,11 +45,11 @@ def write_evidence(evidence: Evidence, out: Path) -> list[Path]:
         for each in evidence.pictures
         for kind in ("png", "svg")
     }
-    files: dict[str, bytes] = {f"{evidence.name}.html": html_report(evidence, pictures).encode()}
-    files[f"{evidence.name}.md"] = markdown_report(evidence).encode()
+    files: dict[str, bytes] = {f"{evidence.name}.html": _html_report(evidence, pictures).encode()}
+    files[f"{evidence.name}.md"] = _markdown_report(evidence).encode()
     for place, table in enumerate(evidence.tables):
         stem = f"{evidence.name}-{place + 1}" if len(evidence.tables) > 1 else evidence.name
-        files[f"{stem}.csv"] = csv_table(table).encode()
+        files[f"{stem}.csv"] = _csv_table(table).encode()
         files[f"{stem}.tex"] = latex_table(table).encode()
     record = {
         "name": evidence.name,
@@ -67,7 +67,7 @@ def write_evidence(evidence: Evidence, out: Path) -> list[Path]:
     return [out / name for name in files]
 
 
-def markdown_report(evidence: Evidence) -> str:
+def _markdown_report(evidence: Evidence) -> str:
     """Formats an item as Markdown; pictures lie beside it."""
     parts = [f"# {evidence.title}", evidence.claim]
     for table in evidence.tables:
@@ -87,7 +87,7 @@ def markdown_table(table: EvidenceTable) -> str:
     )
 
 
-def csv_table(table: EvidenceTable) -> str:
+def _csv_table(table: EvidenceTable) -> str:
     """Formats a table as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
@@ -112,7 +112,7 @@ def _latex_row(cells: Sequence[str]) -> str:
     return " & ".join(escaped) + r" \\"
 
 
-def html_report(evidence: Evidence, pictures: dict[str, bytes]) -> str:
+def _html_report(evidence: Evidence, pictures: dict[str, bytes]) -> str:
     """Formats an item as one page with its pictures inside."""
     body = [f"<h1>{_text(evidence.title)}</h1>", f"<p>{_text(evidence.claim)}</p>"]
     body += [_html_table(table) for table in evidence.tables]

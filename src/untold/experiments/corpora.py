@@ -8,7 +8,7 @@ from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_test_set
 from untold.errors import UntoldError
 
-__all__ = ["CORPORA", "CorpusFiles", "KnownCorpus", "TestFiles", "find_corpus"]
+__all__ = ["CORPORA", "FoundCorpus", "KnownCorpus", "TestFiles", "find_corpus"]
 
 _SEED = 7  # of the grammars' samples
 
@@ -46,7 +46,7 @@ class KnownCorpus:
 
 
 @dataclass(frozen=True)
-class CorpusFiles:
+class FoundCorpus:
     """A corpus that is there."""
 
     known: KnownCorpus
@@ -176,7 +176,7 @@ CORPORA: dict[str, KnownCorpus] = {corpus.name: corpus for corpus in _ALL}
 
 def find_corpus(
     name: str, root: Path | None, out: Path, *, pairs: int, sentences: int | None
-) -> CorpusFiles:
+) -> FoundCorpus:
     """Finds a corpus in its folder, or generates it under `out`."""
     known = CORPORA.get(name)
     if known is None:
@@ -194,7 +194,7 @@ def find_corpus(
             f"--root {root}: {missing[0]} is missing there ({known.origin}); the folder holds "
             f"{_layout(known.paths)}"
         )
-    return CorpusFiles(known, root, sentences)
+    return FoundCorpus(known, root, sentences)
 
 
 def _ignore(_notice: str) -> None:

@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 
 from untold.report.canvas import MARGIN, Canvas, render
 
-__all__ = ["Line", "bar_chart", "line_chart"]
+__all__ = ["ChartLine", "bar_chart", "line_chart"]
 
 _WIDTH, _HEIGHT = 5.0, 3.2  # inches of the axes
 _MARKS = "osD^vPX*"
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """One line of a chart; a value of None leaves a gap."""
 
     name: str
@@ -22,7 +22,7 @@ class Line(NamedTuple):
 
 
 def line_chart(
-    places: Sequence[str], lines: Sequence[Line], labels: tuple[str, str], kind: str
+    places: Sequence[str], lines: Sequence[ChartLine], labels: tuple[str, str], kind: str
 ) -> bytes:
     """Draws lines over named places; `labels` are those of both axes."""
 

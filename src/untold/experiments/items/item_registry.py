@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 from untold.errors import UntoldError
-from untold.reproduce.evidence_item import EvidenceItem
-from untold.reproduce.figure_items import BarItem, HeatmapItem, LengthItem, Sweep, SweepItem
-from untold.reproduce.knowledge_items import (
+from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.figure_items import BarItem, HeatmapItem, LengthItem, Sweep, SweepItem
+from untold.experiments.items.knowledge_items import (
     CoverageItem,
     OursItem,
     OverlapItem,
     SeparationItem,
     SpeedItem,
 )
-from untold.reproduce.score_items import ScoreItem, find_systems
-from untold.reproduce.stress_items import ConcatItem, OmissionItem
-from untold.reproduce.summary_item import SummaryItem
-from untold.reproduce.systems import SYSTEMS, variant
+from untold.experiments.items.score_items import ScoreItem, find_systems
+from untold.experiments.items.stress_items import ConcatItem, OmissionItem
+from untold.experiments.items.summary_item import SummaryItem
+from untold.experiments.systems import SYSTEMS, variant
 
 __all__ = ["ITEMS", "find_item"]
 

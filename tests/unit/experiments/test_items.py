@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from untold.reproduce.corpora import find_corpus
-from untold.reproduce.evidence_files import write_evidence
-from untold.reproduce.item_registry import ITEMS
-from untold.reproduce.scales import Phase, Scale
-from untold.reproduce.workshop import Plan, Workshop
+from untold.experiments.corpora import find_corpus
+from untold.experiments.evidence_files import write_evidence
+from untold.experiments.items.item_registry import ITEMS
+from untold.experiments.scales import Phase, Scale
+from untold.experiments.workshop import Plan, Workshop
 
 PHASE = Phase(2, 1e-3, 1)
 SCALE = Scale(

@@ -1,4 +1,4 @@
-"""What a model knows: overlap of its bags, separation from links, coverage, and speed."""
+"""Measures what a model knows: overlap of bags, separation, coverage; and how fast it is."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,15 +9,22 @@ from untold.evaluation.cdr import measure_cdr
 from untold.evaluation.separation_report import separation_report
 from untold.evaluation.speed_race import Speed
 from untold.evaluation.system_comparison import ParallelText
-from untold.reproduce.evidence import Evidence, EvidenceTable, number
-from untold.reproduce.evidence_item import EvidenceItem
-from untold.reproduce.known_links import aligned_pairs, links_note
-from untold.reproduce.run_speeds import race_runs
-from untold.reproduce.score_items import compare_systems, score_notes, score_table, seeds_of
-from untold.reproduce.systems import System
-from untold.reproduce.workshop import Workshop
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
+from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.known_links import aligned_pairs, links_note
+from untold.experiments.items.score_items import compare_systems, score_notes, score_table, seeds_of
+from untold.experiments.run_speeds import race_runs
+from untold.experiments.systems import System
+from untold.experiments.workshop import Workshop
 
-__all__ = ["CoverageItem", "OursItem", "OverlapItem", "SeparationItem", "SpeedItem"]
+__all__ = [
+    "CoverageItem",
+    "OursItem",
+    "OverlapItem",
+    "SeparationItem",
+    "SpeedItem",
+    "coverage",
+]
 
 _ROUNDS = 3  # of a race for speed
 
@@ -72,8 +79,8 @@ class SeparationItem(EvidenceItem):
     def make(self, workshop: Workshop) -> Evidence:
         """Reads the references of the first test set."""
         test = workshop.plan.corpus.known.tests[0]
-        found = {s.title: separation(workshop, s) for s in self.systems}
-        table = separation_table(found)
+        found = {s.title: _separation(workshop, s) for s in self.systems}
+        table = _separation_table(found)
         notes = [
             f"{test.name} of {workshop.plan.corpus.name}, first seed",
             links_note(workshop, test),
@@ -81,7 +88,7 @@ class SeparationItem(EvidenceItem):
         return Evidence(self.name, self.title, self.claim, [table], (), notes, dict(found))
 
 
-def separation(workshop: Workshop, system: System) -> dict[str, Any]:
+def _separation(workshop: Workshop, system: System) -> dict[str, Any]:
     """Measures the first seed of a system on the first test set."""
     test, job = workshop.plan.corpus.known.tests[0], seeds_of(workshop, system)[0]
 
@@ -92,7 +99,7 @@ def separation(workshop: Workshop, system: System) -> dict[str, Any]:
     return workshop.measure("separation", job, workshop.plan.corpus.read(test), make)
 
 
-def separation_table(found: Mapping[str, dict[str, Any]]) -> EvidenceTable:
+def _separation_table(found: Mapping[str, dict[str, Any]]) -> EvidenceTable:
     """Puts the figures of systems, and of the position rule, beside each other."""
     first = next(iter(found.values()))
     names = [key for key, value in first["model"].items() if not isinstance(value, list)]
@@ -124,13 +131,13 @@ class OursItem(EvidenceItem):
         """Trains, translates, compares, and measures the separation."""
         comparison = compare_systems(workshop, self.systems)
         scores = score_table(workshop, self.systems, comparison, "BLEU")
-        found = {system.title: separation(workshop, system) for system in self.systems[1:]}
+        found = {system.title: _separation(workshop, system) for system in self.systems[1:]}
         test = workshop.plan.corpus.known.tests[0]
         notes = [*score_notes(workshop, comparison), links_note(workshop, test)]
         figures: dict[str, object] = {
             row.name: {"bleu": list(row.average.values)} for row in comparison.rows
         }
-        tables = [scores, separation_table(found)]
+        tables = [scores, _separation_table(found)]
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures | found)
 
 

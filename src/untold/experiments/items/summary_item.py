@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from untold.evaluation.metrics import corpus_scores
-from untold.reproduce.evidence import Evidence, EvidenceTable, number
-from untold.reproduce.evidence_item import EvidenceItem
-from untold.reproduce.score_items import seeds_of
-from untold.reproduce.systems import System
-from untold.reproduce.workshop import Workshop
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
+from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.score_items import seeds_of
+from untold.experiments.systems import System
+from untold.experiments.workshop import Workshop
 
 __all__ = ["SummaryItem"]
 

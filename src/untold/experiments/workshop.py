@@ -10,12 +10,12 @@ from typing import Any
 from untold.alignment.aligner import load_aligner, train_aligner
 from untold.config import AlignerConfig, Config, override, parse_config
 from untold.corpus.lines import read_parallel
+from untold.experiments.corpora import FoundCorpus, TestFiles
+from untold.experiments.kept_results import KeptResults, fingerprint
+from untold.experiments.scales import Scale
+from untold.experiments.systems import SYSTEMS, System
 from untold.feedback import task
 from untold.models.build import build_model
-from untold.reproduce.corpora import CorpusFiles, TestFiles
-from untold.reproduce.kept_results import KeptResults, fingerprint
-from untold.reproduce.scales import Scale
-from untold.reproduce.systems import SYSTEMS, System
 from untold.stopping import last_line
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
@@ -27,7 +27,7 @@ __all__ = ["Job", "Plan", "Workshop"]
 class Plan:
     """Says what an experiment is made of."""
 
-    corpus: CorpusFiles
+    corpus: FoundCorpus
     scale: Scale
     seeds: int
     out: Path
@@ -166,7 +166,7 @@ class Workshop:
         """Loads the aligner of the training text."""
         return load_aligner(self.aligner_path())
 
-    def with_corpus(self, corpus: CorpusFiles, name: str) -> "Workshop":
+    def with_corpus(self, corpus: FoundCorpus, name: str) -> "Workshop":
         """Returns a workshop for another training text, in a folder of its own."""
         plan = replace(self.plan, corpus=corpus, out=self.plan.out / name)
         return Workshop(plan, self._say)

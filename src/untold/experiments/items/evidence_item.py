@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from untold.reproduce.evidence import Evidence
-from untold.reproduce.systems import System
-from untold.reproduce.workshop import Workshop
+from untold.experiments.evidence_parts import Evidence
+from untold.experiments.systems import System
+from untold.experiments.workshop import Workshop
 
 __all__ = ["EvidenceItem"]
 

@@ -1,4 +1,4 @@
-"""What an item of the paper's evidence comes to: tables, figures, and how they were made."""
+"""Tables, figures and notes: these are what an item of the paper's evidence comes to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
