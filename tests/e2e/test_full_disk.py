@@ -35,6 +35,7 @@ COMMANDS = {
         "new.scores",
     ),
     "calibrate": ("calibrate", "run", *PAIR[:2], "--target", "corpus.tgt", "--seed", "5"),
+    "reproduce": ("reproduce", "overlap", "--out", "new", "--plan"),
     "explain": ("explain", "run", "--source", "the dog sleeps .", "--out", "new.svg"),
 }
 

@@ -207,6 +207,11 @@ PHASES = {
         "aligning",
         "b was not written; run the same command again",
     ),
+    "reproduce": (
+        ["reproduce", "overlap", "--out", "b"],
+        "vocabulary 1000",
+        "the same command goes on",
+    ),
     "compare": (
         ["compare", "run", "b=plain", "--test", "t=large.src,large.tgt"],
         "translating t with run",

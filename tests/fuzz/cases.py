@@ -113,6 +113,7 @@ def _spoilt_files(dice: random.Random, folder: Path) -> Case:
         ("align", *texts, "--model", "run", "--gold", "corpus.align", "--out", "new.align"),
         ("translate", "run", "corpus.src", "--align", "new.align"),
         ("translate", "run", "corpus.src"),
+        ("reproduce", "overlap", "--data", "tatoeba-zh-en", "--root", ".", "--out", "new"),
         (
             "compare",
             "run",

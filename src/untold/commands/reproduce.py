@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untold.commands.options import Settings, number_option, print_notice, say_outputs_if_stopped
+from untold.commands.options import Settings, number_option, print_notice
 from untold.errors import UntoldError
+from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
     from untold.experiments.scales import Scale
@@ -41,6 +42,7 @@ def reproduce(
 
     found, size = find_item(item), _scale(scale)
     out = out or Path("reproduced") / f"{data}-{scale}"
+    say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
     corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
     chosen = Plan(corpus, size, seeds or size.seeds, out, tuple(settings or ()))
     workshop = Workshop(chosen, print_notice)
@@ -48,7 +50,6 @@ def reproduce(
         for job in workshop.jobs(found.trained):
             print(f"{job.name}: {job.system.title}, {workshop.config(job).train.steps} updates")
         return
-    say_outputs_if_stopped()
     workshop = found.prepare(workshop)
     workshop.train(found.trained)
     evidence = found.make(workshop)

@@ -96,7 +96,8 @@ class Workshop:
             self.aligner_path()
         result = train(self.config(job), RunOptions(out, init))
         if result.signal:
-            print(last_line(result.signal, f"{out}: the same command goes on"), file=sys.stderr)
+            kept = f"what is done is kept in {self.plan.out}; the same command goes on"
+            print(last_line(result.signal, kept), file=sys.stderr)
             sys.exit(128 + result.signal)
         self.kept.get(f"done/{job.name}", self._origin(job), lambda: result.progress.step)
         return out

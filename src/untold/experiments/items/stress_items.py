@@ -1,4 +1,4 @@
-"""Texts on which adequacy shows: sources of several sentences, references that lack a part.
+"""Long sources, and references that lack a part: these texts show how adequate a system is.
 
 Captions are short and clean, so that little can be left out. `concat` joins k sentences on both
 sides; `omission` trains on references from which spans were deleted. The weight of each penalty is
@@ -31,8 +31,8 @@ _PENALTIES = ("attention", "past")
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What one way of searching gives."""
+class _Way:
+    """Describes one way of searching by its settings."""
 
     title: str
     decode: list[str]
@@ -157,9 +157,9 @@ def _written(corpus: FoundCorpus, folder: Path, sides: tuple[list[str], list[str
     return replace(corpus, train=(str(paths[0]), str(paths[1])))
 
 
-def _ways(workshop: Workshop, job: Job) -> list[_Found]:
+def _ways(workshop: Workshop, job: Job) -> list[_Way]:
     """Returns the ways of searching: plain, and each penalty that the model allows, tuned."""
-    ways = [_Found("plain", [])]
+    ways = [_Way("plain", [])]
     for kind in _PENALTIES:
         if kind == "past" and "model.separator.kind" not in job.system.settings:
             continue
@@ -168,7 +168,7 @@ def _ways(workshop: Workshop, job: Job) -> list[_Found]:
             for weight in _WEIGHTS
         ]
         best = max(tried, key=lambda decode: _dev_bleu(workshop, job, decode))
-        ways.append(_Found(f"penalty by {kind}, {best[0].partition('=')[2]}", best))
+        ways.append(_Way(f"penalty by {kind}, {best[0].partition('=')[2]}", best))
     return ways
 
 
@@ -180,7 +180,7 @@ def _dev_bleu(workshop: Workshop, job: Job, decode: list[str]) -> float:
     return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
 
 
-def _score(workshop: Workshop, job: Job, way: _Found, joined: int) -> dict[str, Any]:
+def _score(workshop: Workshop, job: Job, way: _Way, joined: int) -> dict[str, Any]:
     corpus = workshop.plan.corpus
     sources, references = join_lines(*corpus.read(corpus.known.tests[0]), joined, seed=joined)
     found = workshop.translate_lines(job, sources, way.decode)
