@@ -62,7 +62,7 @@ def settings(corpus: Path, model: dict, train: dict) -> Config:
                 "steps": UPDATES,
                 "batch_tokens": 600,
                 "accumulate": 2,
-                "learning_rate": 0.02,
+                "learning_rate": 0.002,
                 "warmup": 4,
                 "log_every": 1,
                 "validate_every": UPDATES,
