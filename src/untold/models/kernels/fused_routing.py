@@ -74,24 +74,31 @@ class _DotRouting(torch.autograd.Function):
         votes, weight, *kept = ctx.saved_tensors
         form, keys, grad_weight = ctx.form, votes.flatten(0, 1), torch.zeros_like(weight)
         grad_capsules, grad_shares = grads[0], grads[1].flatten(0, 1)
-        grad_votes = grad_logits = grad_guided = grad_query = None
+        grad_votes = grad_logits = grad_guided = scaled = None
         for number in reversed(range(form.rounds)):
             query, assignments, capsules, norm = kept[4 * number : 4 * number + 4]
             grad_sums = _sums_gradient(capsules, norm, grad_capsules, query.shape).flatten(0, 1)
+            grad_capsules = None  # freed: this is where an update needs the most memory
             grad_shares = _multiply(grad_sums, keys.mT, grad_shares)
-            grad_votes = _multiply(assignments.flatten(0, 1).mT, grad_sums, grad_votes)
-            grad_logits = _add(_softmax_gradient(assignments, grad_shares), grad_logits)
+            grad_votes = _accumulate(grad_votes, assignments.flatten(0, 1).mT, grad_sums)
+            del grad_sums
+            of_softmax = _softmax_gradient(assignments, grad_shares)
+            grad_logits = of_softmax if grad_logits is None else grad_logits.add_(of_softmax)
             scaled = (grad_logits * form.scale).flatten(0, 1)
-            grad_votes = _multiply(scaled.mT, query.flatten(0, 1), grad_votes)
-            grad_query = torch.bmm(scaled, keys).view_as(query)
-            grad_guided = _add(grad_query, grad_guided)
-            if number:
-                flat, grad_shares = grad_query.flatten(0, 2), None
-                grad_weight.addmm_(flat.T, kept[4 * number - 2].flatten(0, 2))
-                grad_capsules = (flat @ weight).view_as(query)
-        assert grad_votes is not None and grad_query is not None
-        first, prior = grad_query.sum(2, keepdim=True), grad_logits if ctx.has_prior else None
-        return None, grad_votes.view_as(votes), first, grad_guided, grad_weight, None, prior
+            grad_votes = _accumulate(grad_votes, scaled.mT, query.flatten(0, 1))
+            if not number:
+                break
+            grad_query, grad_shares = torch.bmm(scaled, keys), None
+            flat = grad_query.flatten(0, 1)
+            grad_weight.addmm_(flat.T, kept[4 * number - 2].flatten(0, 2))
+            grad_capsules = (flat @ weight).view_as(query)
+            grad_guided = grad_query if grad_guided is None else grad_guided.add_(grad_query)
+        # The first round's query is a sum of `seen`, which is the same at all positions, and guide.
+        grad_seen = torch.bmm(scaled.sum(1, keepdim=True), keys)
+        grad_guided = _accumulate(grad_guided, scaled, keys)
+        shape, prior = (*votes.shape[:2], -1, votes.shape[3]), grad_logits if ctx.has_prior else None
+        made = (x.view(shape) for x in (grad_votes, grad_seen, grad_guided))
+        return None, *made, grad_weight, None, prior
 
 
 def _sums_gradient(capsules: Tensor, norm: Tensor, grad: Tensor, shape: torch.Size) -> Tensor:
@@ -124,6 +131,8 @@ def _multiply(
     return torch.bmm(a, b) if added is None else torch.baddbmm(added, a, b)
 
 
-def _add(one: Tensor, other: Tensor | None) -> Tensor:
-    """Adds in a new tensor: `one` may still be read."""
-    return one if other is None else one + other
+def _accumulate(
+    sums: Float[Tensor, "n x z"] | None, a: Float[Tensor, "n x y"], b: Float[Tensor, "n y z"]
+) -> Float[Tensor, "n x z"]:
+    """Adds the products to the sums where they lie."""
+    return torch.bmm(a, b) if sums is None else sums.baddbmm_(a, b)
