@@ -53,18 +53,18 @@ class _DotRouting(torch.autograd.Function):
         keys, real = votes.flatten(0, 1), mask[:, None, None].to(votes.dtype)
         logits = votes.new_zeros(1, 1, 1) if prior is None else prior.flatten(0, 1)
         kept: list[Tensor] = []
+        query = torch.add(guided, seen, out=votes.new_empty(guided.shape))
         for number in range(form.rounds):
-            query = torch.add(guided, seen, out=votes.new_empty(guided.shape))
             logits = torch.baddbmm(logits, query.flatten(0, 1), keys.mT, alpha=form.scale)
             assignments = logits.view(*query.shape[:3], -1).softmax(1).mul_(real)
             sums = torch.bmm(assignments.flatten(0, 1), keys).view_as(query)
             is_last = number == form.rounds - 1
-            sums = sums[:, : form.read] if is_last else sums
-            norm = length(sums)
-            capsules = sums / (norm + 1 / norm)
+            norm = length(sums[:, : form.read] if is_last else sums)
+            factor = 1 / (norm + 1 / norm)
+            capsules = sums[:, : form.read] * factor if is_last else sums.mul_(factor)
             kept += [query, assignments, capsules, norm]
             if not is_last:
-                seen = (capsules.flatten(0, 2) @ weight.T).view_as(query)
+                query = (capsules.flatten(0, 2) @ weight.T).view_as(query).add_(guided)
         ctx.save_for_backward(votes, weight, *kept)
         ctx.form, ctx.has_prior = form, prior is not None
         return kept[-2], kept[-3]
