@@ -21,6 +21,8 @@ from untold.models.kernels.squashing import length
 
 __all__ = ["RoutingForm", "dot_routing"]
 
+_SENTENCES = 16  # are worked on at a time, where that saves a large temporary value
+
 
 @dataclass(frozen=True)
 class RoutingForm:
@@ -77,11 +79,11 @@ class _DotRouting(torch.autograd.Function):
         grad_votes = grad_logits = grad_guided = scaled = None
         for number in reversed(range(form.rounds)):
             query, assignments, capsules, norm = kept[4 * number : 4 * number + 4]
-            grad_sums = _sums_gradient(capsules, norm, grad_capsules, query.shape).flatten(0, 1)
-            grad_capsules = None  # freed: this is where an update needs the most memory
+            grad_sums = torch.empty_like(query) if grad_capsules is grads[0] else grad_capsules
+            grad_sums = _sums_gradient(capsules, norm, grad_capsules, grad_sums).flatten(0, 1)
             grad_shares = _multiply(grad_sums, keys.mT, grad_shares)
             grad_votes = _accumulate(grad_votes, assignments.flatten(0, 1).mT, grad_sums)
-            del grad_sums
+            del grad_sums, grad_capsules  # here an update needs the most memory
             of_softmax = _softmax_gradient(assignments, grad_shares)
             grad_logits = of_softmax if grad_logits is None else grad_logits.add_(of_softmax)
             scaled = (grad_logits * form.scale).flatten(0, 1)
@@ -101,18 +103,22 @@ class _DotRouting(torch.autograd.Function):
         return None, *made, grad_weight, None, prior
 
 
-def _sums_gradient(capsules: Tensor, norm: Tensor, grad: Tensor, shape: torch.Size) -> Tensor:
-    """Returns the gradient of the sums that capsules were squashed from; zero for those left out.
+def _sums_gradient(
+    capsules: Tensor, norm: Tensor, grad: Tensor, found: Tensor
+) -> Float[Tensor, "b j t c"]:
+    """Writes the gradient of the sums that capsules were squashed from into `found`.
 
-    It is squash_gradient, from the capsules Omega = f u and n: f grad + k Omega.
+    It is zero for capsules that were left out. `found` may be `grad` itself. It is
+    squash_gradient, from the capsules Omega = f u and n: f grad + k Omega.
     """
-    found = grad.new_empty(shape)
-    found[:, capsules.shape[1] :] = 0
-    read = found[:, : capsules.shape[1]]
+    read = capsules.shape[1]
+    if read < found.shape[1]:
+        found[:, read:] = 0
+    pairs = zip(capsules.split(_SENTENCES), grad.split(_SENTENCES), strict=True)
+    along = torch.cat([(one * other).sum(-1, keepdim=True) for one, other in pairs])
     factor, unit = 1 / (norm + 1 / norm), 1 + 1 / norm.square()  # u = s/n = unit Omega
-    along = torch.mul(capsules, grad, out=read).sum(-1, keepdim=True)
     along.mul_(factor.square()).mul_(1 / norm - norm).mul_(unit).mul_(unit)
-    torch.mul(grad, factor, out=read).addcmul_(capsules, along)
+    torch.mul(grad, factor, out=found[:, :read]).addcmul_(capsules, along)
     return found
 
 
