@@ -307,7 +307,7 @@ def _bounded(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Clamps x; where nothing is to clamp, a CPU saves the copy, its mask and the gradient's."""
     if x.requires_grad and x.device.type == "cpu":
         least, most = x.detach().aminmax()
-        if -_LARGEST <= least and most <= _LARGEST:
+        if least >= -_LARGEST and most <= _LARGEST:
             return x
     return x.clamp(-_LARGEST, _LARGEST)
 

@@ -79,11 +79,12 @@ class _DotRouting(torch.autograd.Function):
         grad_votes = grad_logits = grad_guided = scaled = None
         for number in reversed(range(form.rounds)):
             query, assignments, capsules, norm = kept[4 * number : 4 * number + 4]
-            grad_sums = torch.empty_like(query) if grad_capsules is grads[0] else grad_capsules
-            grad_sums = _sums_gradient(capsules, norm, grad_capsules, grad_sums).flatten(0, 1)
+            is_last = number == form.rounds - 1  # its gradient comes from outside: it is read only
+            room = torch.empty_like(query) if is_last else grad_capsules
+            grad_sums = _sums_gradient(capsules, norm, grad_capsules, room).flatten(0, 1)
             grad_shares = _multiply(grad_sums, keys.mT, grad_shares)
             grad_votes = _accumulate(grad_votes, assignments.flatten(0, 1).mT, grad_sums)
-            del grad_sums, grad_capsules  # here an update needs the most memory
+            room = grad_sums = grad_capsules = None  # freed: here an update needs the most memory
             of_softmax = _softmax_gradient(assignments, grad_shares)
             grad_logits = of_softmax if grad_logits is None else grad_logits.add_(of_softmax)
             scaled = (grad_logits * form.scale).flatten(0, 1)
@@ -95,12 +96,12 @@ class _DotRouting(torch.autograd.Function):
             grad_weight.addmm_(flat.T, kept[4 * number - 2].flatten(0, 2))
             grad_capsules = (flat @ weight).view_as(query)
             grad_guided = grad_query if grad_guided is None else grad_guided.add_(grad_query)
-        # The first round's query is a sum of `seen`, which is the same at all positions, and guide.
+        assert scaled is not None and grad_votes is not None
+        # What the first round's query has seen is the same at all positions.
         grad_seen = torch.bmm(scaled.sum(1, keepdim=True), keys)
         grad_guided = _accumulate(grad_guided, scaled, keys)
-        shape, prior = (*votes.shape[:2], -1, votes.shape[3]), grad_logits if ctx.has_prior else None
-        made = (x.view(shape) for x in (grad_votes, grad_seen, grad_guided))
-        return None, *made, grad_weight, None, prior
+        made = (x.unflatten(0, votes.shape[:2]) for x in (grad_votes, grad_seen, grad_guided))
+        return None, *made, grad_weight, None, grad_logits if ctx.has_prior else None
 
 
 def _sums_gradient(
