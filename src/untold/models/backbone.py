@@ -66,6 +66,26 @@ class Source:
             copies=tuple(part.index_select(0, rows) for part in self.copies),
         )
 
+    def leaves(self) -> "Source":
+        """Returns the same values without their history: gradients stop here, in `grad`."""
+
+        def leaf(part: Tensor) -> Tensor:
+            return part.detach().requires_grad_(part.requires_grad)
+
+        memory, votes = tuple(map(leaf, self.memory)), tuple(map(leaf, self.votes))
+        return Source(leaf(self.states), self.mask, memory, votes, tuple(map(leaf, self.copies)))
+
+    def backward(self, leaves: "Source") -> None:
+        """Takes the gradients that have gathered in its `leaves` further back, into the encoder."""
+        pairs = zip(self._parts(), leaves._parts(), strict=True)
+        reached = [(part, leaf.grad) for part, leaf in pairs if leaf.grad is not None]
+        if reached:
+            parts, gradients = zip(*reached, strict=True)
+            torch.autograd.backward(parts, gradients)
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        return (self.states, *self.memory, *self.votes, *self.copies)
+
 
 @dataclass(frozen=True)
 class Decoded:

@@ -68,7 +68,7 @@ class Separator(nn.Module, ABC):
 
     def votes(self, states: Float[Tensor, "b i d"]) -> Float[Tensor, "b j i c"]:
         """Returns the votes, capsules before words, so that all products are batched ones."""
-        flat = self.vote(states.clamp(-_LARGEST, _LARGEST))
+        flat = self.vote(_bounded(states))
         return flat.unflatten(-1, (sum(self.counts), -1)).transpose(1, 2).contiguous()
 
     @abstractmethod
@@ -120,7 +120,7 @@ class GuidedRouting(Separator):
         """Runs the rounds after the first; assignments sum to one over the capsules."""
         if self.agreement is None:
             return uniform_routing(votes[0], mask, guide.shape[1])
-        guided = self.agreement.guided(guide.clamp(-_LARGEST, _LARGEST))
+        guided = self.agreement.guided(_bounded(guide))
         if not (torch.is_grad_enabled() and isinstance(self.agreement, DotAgreement)):
             return self.route(votes, mask, guided, prior)
         form = RoutingForm(self.rounds, sum(self.counts[:2]), self.agreement.scale)
@@ -301,6 +301,15 @@ class RoutingPrior(nn.Module):
         """Returns what is added to the logits of the routing."""
         strength, centred = self.strength[:, None, None], covered[:, None] - 0.5
         return torch.addcmul(words[:, :, None], strength, centred)
+
+
+def _bounded(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Clamps x; where nothing is to clamp, a CPU saves the copy, its mask and the gradient's."""
+    if x.requires_grad and x.device.type == "cpu":
+        least, most = x.detach().aminmax()
+        if least >= -_LARGEST and most <= _LARGEST:
+            return x
+    return x.clamp(-_LARGEST, _LARGEST)
 
 
 def uniform_routing(

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from untold.config import TrainConfig
 from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch, plan_epoch_by_target
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
@@ -28,7 +27,7 @@ from untold.training.meter import Meter, Update
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.reporter import Reporter
 
-__all__ = ["Hooks", "RunContext", "Trainer", "make_optimizer", "mixed_precision"]
+__all__ = ["Hooks", "RunContext", "Trainer", "make_optimizer"]
 
 _SHOWN = 8  # pairs that one message names at most
 
@@ -58,11 +57,6 @@ class RunContext:
     processes: ProcessGroup
     reporter: Reporter
     interrupted: Interrupted
-
-
-def mixed_precision(device: torch.device, config: TrainConfig) -> torch.autocast:
-    """Makes the context in which losses are computed: bf16 where train.precision asks for it."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
 
 
 def make_optimizer(
@@ -168,11 +162,8 @@ class Trainer:
         sums, suspects = dict.fromkeys(self.objective.names, 0.0), []
         for position, batch in batches:
             torch.manual_seed(_seed(self.config.seed, progress.step, position))
-            with mixed_precision(self.device, self.config):
-                losses = self.objective(batch, progress.step)
-            if losses.total.requires_grad:  # a frozen run learns nothing before its losses begin
-                (losses.total / tokens).backward()
-            parts = {name: float(value) for name, value in losses.parts.items()}
+            values = self.objective.backward(batch, progress.step, tokens)
+            parts = {name: float(value) for name, value in values.items()}
             sums = {name: sums[name] + parts.get(name, 0.0) for name in sums}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)

@@ -27,10 +27,10 @@ from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
 from untold.training.learning_rate_schedule import learning_rate
-from untold.training.losses.objective import Objective
+from untold.training.losses.objective import Objective, mixed_precision
 from untold.training.progress import Progress, Validation
 from untold.training.reporter import Reporter
-from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer, mixed_precision
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 
 class Pairs:

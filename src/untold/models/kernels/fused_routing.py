@@ -21,6 +21,8 @@ from untold.models.kernels.squashing import length
 
 __all__ = ["RoutingForm", "dot_routing"]
 
+_SENTENCES = 16  # are worked on at a time, where that saves a large temporary value
+
 
 @dataclass(frozen=True)
 class RoutingForm:
@@ -53,18 +55,18 @@ class _DotRouting(torch.autograd.Function):
         keys, real = votes.flatten(0, 1), mask[:, None, None].to(votes.dtype)
         logits = votes.new_zeros(1, 1, 1) if prior is None else prior.flatten(0, 1)
         kept: list[Tensor] = []
+        query = torch.add(guided, seen, out=votes.new_empty(guided.shape))
         for number in range(form.rounds):
-            query = torch.add(guided, seen, out=votes.new_empty(guided.shape))
             logits = torch.baddbmm(logits, query.flatten(0, 1), keys.mT, alpha=form.scale)
             assignments = logits.view(*query.shape[:3], -1).softmax(1).mul_(real)
             sums = torch.bmm(assignments.flatten(0, 1), keys).view_as(query)
             is_last = number == form.rounds - 1
-            sums = sums[:, : form.read] if is_last else sums
-            norm = length(sums)
-            capsules = sums / (norm + 1 / norm)
+            norm = length(sums[:, : form.read] if is_last else sums)
+            factor = 1 / (norm + 1 / norm)
+            capsules = sums[:, : form.read] * factor if is_last else sums.mul_(factor)
             kept += [query, assignments, capsules, norm]
             if not is_last:
-                seen = (capsules.flatten(0, 2) @ weight.T).view_as(query)
+                query = (capsules.flatten(0, 2) @ weight.T).view_as(query).add_(guided)
         ctx.save_for_backward(votes, weight, *kept)
         ctx.form, ctx.has_prior = form, prior is not None
         return kept[-2], kept[-3]
@@ -74,38 +76,50 @@ class _DotRouting(torch.autograd.Function):
         votes, weight, *kept = ctx.saved_tensors
         form, keys, grad_weight = ctx.form, votes.flatten(0, 1), torch.zeros_like(weight)
         grad_capsules, grad_shares = grads[0], grads[1].flatten(0, 1)
-        grad_votes = grad_logits = grad_guided = grad_query = None
+        grad_votes = grad_logits = grad_guided = scaled = None
         for number in reversed(range(form.rounds)):
             query, assignments, capsules, norm = kept[4 * number : 4 * number + 4]
-            grad_sums = _sums_gradient(capsules, norm, grad_capsules, query.shape).flatten(0, 1)
+            is_last = number == form.rounds - 1  # its gradient comes from outside: it is read only
+            room = torch.empty_like(query) if is_last else grad_capsules
+            grad_sums = _sums_gradient(capsules, norm, grad_capsules, room).flatten(0, 1)
             grad_shares = _multiply(grad_sums, keys.mT, grad_shares)
-            grad_votes = _multiply(assignments.flatten(0, 1).mT, grad_sums, grad_votes)
-            grad_logits = _add(_softmax_gradient(assignments, grad_shares), grad_logits)
+            grad_votes = _accumulate(grad_votes, assignments.flatten(0, 1).mT, grad_sums)
+            room = grad_sums = grad_capsules = None  # freed: here an update needs the most memory
+            of_softmax = _softmax_gradient(assignments, grad_shares)
+            grad_logits = of_softmax if grad_logits is None else grad_logits.add_(of_softmax)
             scaled = (grad_logits * form.scale).flatten(0, 1)
-            grad_votes = _multiply(scaled.mT, query.flatten(0, 1), grad_votes)
-            grad_query = torch.bmm(scaled, keys).view_as(query)
-            grad_guided = _add(grad_query, grad_guided)
-            if number:
-                flat, grad_shares = grad_query.flatten(0, 2), None
-                grad_weight.addmm_(flat.T, kept[4 * number - 2].flatten(0, 2))
-                grad_capsules = (flat @ weight).view_as(query)
-        assert grad_votes is not None and grad_query is not None
-        first, prior = grad_query.sum(2, keepdim=True), grad_logits if ctx.has_prior else None
-        return None, grad_votes.view_as(votes), first, grad_guided, grad_weight, None, prior
+            grad_votes = _accumulate(grad_votes, scaled.mT, query.flatten(0, 1))
+            if not number:
+                break
+            grad_query, grad_shares = torch.bmm(scaled, keys), None
+            flat = grad_query.flatten(0, 1)
+            grad_weight.addmm_(flat.T, kept[4 * number - 2].flatten(0, 2))
+            grad_capsules = (flat @ weight).view_as(query)
+            grad_guided = grad_query if grad_guided is None else grad_guided.add_(grad_query)
+        assert scaled is not None and grad_votes is not None
+        # What the first round's query has seen is the same at all positions.
+        grad_seen = torch.bmm(scaled.sum(1, keepdim=True), keys)
+        grad_guided = _accumulate(grad_guided, scaled, keys)
+        made = (x.unflatten(0, votes.shape[:2]) for x in (grad_votes, grad_seen, grad_guided))
+        return None, *made, grad_weight, None, grad_logits if ctx.has_prior else None
 
 
-def _sums_gradient(capsules: Tensor, norm: Tensor, grad: Tensor, shape: torch.Size) -> Tensor:
-    """Returns the gradient of the sums that capsules were squashed from; zero for those left out.
+def _sums_gradient(
+    capsules: Tensor, norm: Tensor, grad: Tensor, found: Tensor
+) -> Float[Tensor, "b j t c"]:
+    """Writes the gradient of the sums that capsules were squashed from into `found`.
 
-    It is squash_gradient, from the capsules Omega = f u and n: f grad + k Omega.
+    It is zero for capsules that were left out. `found` may be `grad` itself. It is
+    squash_gradient, from the capsules Omega = f u and n: f grad + k Omega.
     """
-    found = grad.new_empty(shape)
-    found[:, capsules.shape[1] :] = 0
-    read = found[:, : capsules.shape[1]]
+    read = capsules.shape[1]
+    if read < found.shape[1]:
+        found[:, read:] = 0
+    pairs = zip(capsules.split(_SENTENCES), grad.split(_SENTENCES), strict=True)
+    along = torch.cat([(one * other).sum(-1, keepdim=True) for one, other in pairs])
     factor, unit = 1 / (norm + 1 / norm), 1 + 1 / norm.square()  # u = s/n = unit Omega
-    along = torch.mul(capsules, grad, out=read).sum(-1, keepdim=True)
     along.mul_(factor.square()).mul_(1 / norm - norm).mul_(unit).mul_(unit)
-    torch.mul(grad, factor, out=read).addcmul_(capsules, along)
+    torch.mul(grad, factor, out=found[:, :read]).addcmul_(capsules, along)
     return found
 
 
@@ -124,6 +138,8 @@ def _multiply(
     return torch.bmm(a, b) if added is None else torch.baddbmm(added, a, b)
 
 
-def _add(one: Tensor, other: Tensor | None) -> Tensor:
-    """Adds in a new tensor: `one` may still be read."""
-    return one if other is None else one + other
+def _accumulate(
+    sums: Float[Tensor, "n x z"] | None, a: Float[Tensor, "n x y"], b: Float[Tensor, "n y z"]
+) -> Float[Tensor, "n x z"]:
+    """Adds the products to the sums where they lie."""
+    return torch.bmm(a, b) if sums is None else sums.baddbmm_(a, b)

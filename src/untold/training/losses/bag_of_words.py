@@ -82,6 +82,7 @@ class CounterfactualBagLoss(BagOfWordsLoss):
     """Predicts the same bags after prefixes without a span, whose words are still to come."""
 
     name = "counterfactual"
+    counterfactual = True
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:
         """Tells whether any sentence loses a span."""
@@ -165,23 +166,22 @@ def mean_bag_loss(
     return total
 
 
-def draw_vocabulary(context: LossContext, embedding: Float[Tensor, "v d"]) -> BagVocabulary:
-    """Takes the rows of the batch's words, and train.vocabulary_share of all others."""
-    sample = draw_words(context.batch.labels, len(embedding), context.config.vocabulary_share)
-    return BagVocabulary(sample, nn.functional.embedding(sample.ids, embedding))
-
-
-def _capsule_vocabulary(context: LossContext) -> BagVocabulary:
-    """Draws the words that all bags of a batch share; the backbone gets a share of gradient."""
-    drawn = draw_vocabulary(context, context.model.output_embedding())
-    return replace(drawn, embedding=context.past_future.damp(drawn.embedding))
+def draw_vocabulary(context: LossContext) -> WordSample:
+    """Draws the words of bags: those of the batch, and train.vocabulary_share of all others."""
+    size = len(context.model.output_embedding())
+    return draw_words(context.batch.labels, size, context.config.vocabulary_share)
 
 
 def _capsule_loss(
     context: LossContext, separated: Separated, words: TargetWords, steps: Bool[Tensor, "b t"]
 ) -> Float[Tensor, ""]:
-    """Computes the bag losses of past and future capsules at some steps."""
-    heads, vocabulary = context.past_future.heads, context.once(_capsule_vocabulary)
+    """Computes the bag losses of past and future capsules at some steps.
+
+    All bags of a batch share their words; the backbone gets a share of the gradient.
+    """
+    heads, sample = context.past_future.heads, context.once(draw_vocabulary)
+    rows = nn.functional.embedding(sample.ids, context.model.output_embedding())
+    vocabulary = BagVocabulary(sample, context.past_future.damp(rows))
     past, future = vocabulary.bags(words, context.config.bow_window)
     sides = (separated.past, heads.bow_past, past), (separated.future, heads.bow_future, future)
     return mean_bag_loss(sides, steps, vocabulary, context.config)

@@ -62,6 +62,7 @@ class CounterfactualLinkLoss(TranslationTableLoss):
     """Trains the routing to follow the links after prefixes without a span."""
 
     name = "cut_links"
+    counterfactual = True
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:
         """Tells whether there is a table and any sentence loses a span."""

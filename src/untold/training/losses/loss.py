@@ -79,6 +79,7 @@ class Loss(ABC):
     name: ClassVar[str]  # its column in the log, and its name in the registry
     auxiliary: ClassVar[bool] = True  # train.auxiliary_start and auxiliary_warmup delay it
     trains_backbone: ClassVar[bool] = False  # train.freeze_backbone leaves it out
+    counterfactual: ClassVar[bool] = False  # of `outputs` it reads the source alone
 
     def weight(self, config: TrainConfig) -> float:
         """Returns its factor in the total; a loss with weight zero is never computed.

@@ -4,9 +4,15 @@
 
 Losses are found by name in the registry LOSSES. The order of its rows is the order of the columns
 in the log and of the random numbers that the losses draw.
+
+Counterfactual losses, which need a second decoder pass, are learnt last: `Objective.backward` frees
+the values of the first pass before it makes the second one, so that they never share the memory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 
 import torch
 from jaxtyping import Float
@@ -19,7 +25,14 @@ from untold.models.seq2seq import Seq2Seq
 from untold.registry import Registry
 from untold.training.losses.loss import Loss, LossContext
 
-__all__ = ["LOSSES", "Losses", "Objective", "auxiliary_ramp", "check_loss_names"]
+__all__ = [
+    "LOSSES",
+    "Losses",
+    "Objective",
+    "auxiliary_ramp",
+    "check_loss_names",
+    "mixed_precision",
+]
 
 _SHIPPED = {
     "nll": "untold.training.losses.cross_entropy:CrossEntropyLoss",
@@ -53,6 +66,9 @@ class Objective:
         self.config = config
         losses = _find_losses(model, config)
         self.losses = tuple((loss, loss.weight(config)) for loss in losses)
+        # Only the last losses may be put off: the order in which losses draw random numbers stays.
+        last = takewhile(lambda pair: pair[0].counterfactual, reversed(self.losses))
+        self.put_off = len(tuple(last))
         self.names = ("loss", *(loss.name for loss in losses))  # the columns of the log
         self.judges = nn.ModuleDict()  # networks that learn beside the model: see sequence/
 
@@ -60,20 +76,56 @@ class Objective:
         """Runs the model on a batch and adds up the losses; `step` counts updates from 1."""
         outputs = self.model(batch.source, batch.source_mask, batch.prefix)
         context = LossContext(self.model, outputs, batch, self.config, step)
-        total = torch.zeros((), device=batch.labels.device)
-        parts = {"loss": total}
-        ramp = auxiliary_ramp(self.config, step)
-        for loss, weight in self.losses:
+        return self.extend(self._add_up(self.losses, context), context)
+
+    def backward(self, batch: Batch, step: int, tokens: int) -> dict[str, Float[Tensor, ""]]:
+        """Adds the gradients of the total, divided by `tokens`, to the parameters; returns parts.
+
+        The gradients are those of `__call__`, but for the order of their sums.
+        """
+        precision = partial(mixed_precision, batch.labels.device, self.config)
+        if not self.put_off:
+            with precision():
+                losses = self(batch, step)
+            _backward(losses.total / tokens)
+            return losses.parts
+        with precision():
+            source = self.model.encode(batch.source, batch.source_mask)
+            outputs = self.model.decode(source.leaves(), batch.prefix)
+            context = LossContext(self.model, outputs, batch, self.config, step)
+            first = self._add_up(self.losses[: -self.put_off], context)
+        _backward(first.total / tokens)
+        with precision():
+            last = self._add_up(self.losses[-self.put_off :], context)
+        _backward(last.total / tokens)
+        source.backward(outputs.source)
+        return first.parts | last.parts | {"loss": first.parts["loss"] + last.parts["loss"]}
+
+    def _add_up(self, losses: Sequence[tuple[Loss, float]], context: LossContext) -> Losses:
+        total = torch.zeros((), device=context.batch.labels.device)
+        parts, ramp = {}, auxiliary_ramp(self.config, context.step)
+        for loss, weight in losses:
             scale = ramp * weight if loss.auxiliary else weight
             value = loss.value(context) if scale else None
             if value is not None:
                 total = total + scale * value
                 parts[loss.name] = context.figures.get(loss.name, value).detach()
-        return self.extend(Losses(total, parts | {"loss": total.detach()}), context)
+        return Losses(total, {"loss": total.detach()} | parts)
 
     def extend(self, supervised: Losses, context: LossContext) -> Losses:  # noqa: ARG002
         """Adds terms that are not learnt from the reference; the plain objective has none."""
         return supervised
+
+
+def mixed_precision(device: torch.device, config: TrainConfig) -> torch.autocast:
+    """Makes the context in which losses are computed: bf16 where train.precision asks for it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
+
+
+def _backward(total: Float[Tensor, ""]) -> None:
+    """Adds gradients to the parameters; a frozen run learns nothing before its losses begin."""
+    if total.requires_grad:
+        total.backward()
 
 
 def auxiliary_ramp(config: TrainConfig, step: int) -> float:

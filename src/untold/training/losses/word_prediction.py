@@ -7,11 +7,11 @@ It is a bag-of-words loss without capsules.
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from untold.config import TrainConfig
 from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.bag_of_words import draw_vocabulary, mean_bag_loss
+from untold.training.losses.bag_of_words import BagVocabulary, draw_vocabulary, mean_bag_loss
 from untold.training.losses.counterfactual import TargetWords
 from untold.training.losses.loss import Loss, LossContext
 
@@ -36,7 +36,9 @@ class WordPredictionLoss(Loss):
         config, labels, steps = context.config, context.batch.labels, context.batch.target_mask
         head = context.model.word_prediction
         assert head is not None
-        vocabulary = draw_vocabulary(context, context.model.output_embedding())
+        sample = draw_vocabulary(context)
+        rows = nn.functional.embedding(sample.ids, context.model.output_embedding())
+        vocabulary = BagVocabulary(sample, rows)
         words = TargetWords(labels, steps, labels, steps)
         _, future = vocabulary.bags(words, config.bow_window)
         if config.word_prediction_steps == "first":

@@ -50,6 +50,7 @@ class SequenceObjective(Objective):
             self.judge_losses.append(DiscriminatorLoss(self.grader))
             self.judges[DiscriminatorLoss.name] = discriminator
         self.judges.to(next(trained.model.parameters()).device)
+        self.put_off = 0  # the total mixes all losses with those of the samples
         self.sequence_loss = SequenceLoss(self.grader, critic_loss)
         self.names = (*self.names, self.sequence_loss.name, "reward", *self.judges)
 
