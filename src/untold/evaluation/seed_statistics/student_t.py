@@ -18,8 +18,7 @@ __all__ = ["MeanInterval", "mean_interval", "t_quantile"]
 
 _LARGEST = 1e100  # scores: their squares are finite
 _TINY = 1e-300  # stands for zero in a denominator
-_PRECISE = 1e-15  # the continued fraction ends when a term changes it by less
-_BISECTIONS = 200  # more than enough to reach neighbouring floating-point numbers
+_PRECISE = 1e-15  # the continued fraction, and the bisection, end when they change by less
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def t_quantile(probability: float, degrees: int) -> float:
     low, high = 0.0, 1.0
     while _both_tails(high, degrees) > beyond:
         low, high = high, 2 * high
-    for _ in range(_BISECTIONS):
+    while high - low > _PRECISE * max(1.0, high):
         middle = (low + high) / 2
         if _both_tails(middle, degrees) > beyond:
             low = middle
