@@ -20,7 +20,7 @@ COLUMNS = (
 GUARD = "\u200b"
 # Formulas may follow blanks, and Chinese and Japanese programs also know signs of full width. A
 # text that begins with the guard itself gets another one, so that undoing gives every text back.
-_RISKY = re.compile(f"{GUARD}|\\t|\\s*[=+\\-@＝＋－＠]")
+_RISKY = re.compile(f"{GUARD}|\\t|[\\s\ufeff]*[=+\\-@＝＋－＠]")
 
 
 def guard_cell(text: str) -> str:
