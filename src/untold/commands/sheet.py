@@ -9,6 +9,7 @@ import typer
 from untold.commands.options import (
     LARGEST_SEED,
     AsJson,
+    identify_file,
     number_option,
     print_notice,
     say_outputs_if_stopped,
@@ -120,11 +121,13 @@ def _aggregate(key_file: Path, files: list[Path], seed: int, as_json: bool) -> N
 
 def _refuse_repeated(files: list[Path]) -> None:
     """Refuses a file that was named twice: its rater would count double, and agree too well."""
-    known: set[Path] = set()
+    known: set[tuple[int, int]] = set()
     for path in files:
-        if path.resolve() in known:
+        found = identify_file(path)
+        if found in known:
             raise UntoldError(f"{path}: is named twice: name one file of each rater")
-        known.add(path.resolve())
+        if found is not None:  # whoever reads a missing one will say so
+            known.add(found)
 
 
 def _read_systems(given: list[str]) -> dict[str, Path]:
