@@ -126,8 +126,8 @@ def test_a_column_that_was_sorted_by_itself_is_noticed(path, key):
     for row, text in zip(cells[1:], column, strict=True):
         row[3] = text
     save(path, cells)
-    expected = [n for n, (old, new) in enumerate(zip(table(), cells, strict=True), 1) if old != new]
-    moved = [line for line in expected if table()[line - 1][3] != cells[line - 1][3]]
+    both = zip(table(), cells, strict=True)
+    moved = [line for line, (old, new) in enumerate(both, start=1) if old[3] != new[3]]
     assert moved and read_rater_file(path, key).shifted == tuple(moved)
 
 

@@ -38,7 +38,8 @@ def test_other_cells_stay_as_they_are(text):
 def test_the_guard_is_undone_exactly_and_no_guarded_cell_begins_a_formula(text):
     guarded = guard_cell(text)
     assert unguard_cell(guarded) == text
-    assert guarded.lstrip(" \ufeff")[:1] not in tuple("=+-@\t＝＋－＠")
+    assert guarded.strip().lstrip("\ufeff ")[:1] not in tuple("=+-@＝＋－＠")
+    assert not guarded.startswith("\t")
 
 
 def rows_of(data: bytes) -> list[list[str]]:
