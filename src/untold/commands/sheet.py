@@ -81,7 +81,7 @@ def _export(
     with task("reading the translations"):
         texts = read_sheet_texts(source, systems, reference)
     drawn_sheet = draw_sheet(texts, *drawn)
-    with new_directory(out) as folder:
+    with task(f"writing {out}"), new_directory(out) as folder:
         (folder / "raters").mkdir()
         (folder / "raters" / "sheet.csv").write_bytes(sheet_csv(drawn_sheet))
         (folder / "raters" / "sheet.html").write_bytes(sheet_page(drawn_sheet))
