@@ -40,7 +40,7 @@ class RaterFile:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _FilledRow:
     """A row of the file with its cells by column, and where it stands."""
 
     place: str
@@ -71,7 +71,7 @@ def read_rater_file(path: Path, key: SheetKey) -> RaterFile:
     return RaterFile(path.name, ratings, half_filled, tuple(shifted))
 
 
-def _check_row(line: _Line, key: SheetKey, seen: Mapping[str, int]) -> str:
+def _check_row(line: _FilledRow, key: SheetKey, seen: Mapping[str, int]) -> str:
     """Returns the name of the row, which must be one of this sheet and stand there once."""
     sheet, row = line.cell("sheet"), line.cell(_ROW)
     if sheet != key.sheet:
@@ -91,7 +91,7 @@ def _check_row(line: _Line, key: SheetKey, seen: Mapping[str, int]) -> str:
     return row
 
 
-def _rating(line: _Line) -> Rating | None:
+def _rating(line: _FilledRow) -> Rating | None:
     quality = line.cell(_QUALITY)
     if not quality:
         return None
@@ -105,7 +105,7 @@ def _rating(line: _Line) -> Rating | None:
     return Rating(int(found[1]), over, under)
 
 
-def _lines(path: Path) -> Iterator[_Line]:
+def _lines(path: Path) -> Iterator[_FilledRow]:
     """Yields the rows below the header that are not blank."""
     texts = list(read_lines(path))
     if not texts:
@@ -124,7 +124,7 @@ def _lines(path: Path) -> Iterator[_Line]:
                     f"{place}: has {len(cells)} cells, but there are {len(columns)} columns: put "
                     "a text with separators into quotes"
                 )
-            yield _Line(place, reader.line_num, dict(zip(columns, cells, strict=False)))
+            yield _FilledRow(place, reader.line_num, dict(zip(columns, cells, strict=False)))
     except csv.Error as error:
         raise UntoldError(
             f"{path}:{reader.line_num}: is no table of comma-separated values ({error}): save it "
