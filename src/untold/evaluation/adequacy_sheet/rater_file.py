@@ -22,7 +22,7 @@ _NOTHING = ("", "0", "-", "–")  # ways in which a rater says: no words
 
 @dataclass(frozen=True)
 class Rating:
-    """What one rater says of one translation."""
+    """The judgement of one rater on one translation."""
 
     quality: int
     over: bool  # some words were translated more than once or have no source

@@ -20,7 +20,7 @@ _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 @dataclass(frozen=True)
 class KeyRow:
-    """Where a row comes from, and a hash of its translation, to notice rows that were shifted."""
+    """The origin of a row, and a hash of its translation, to notice rows that were shifted."""
 
     system: str
     line: int

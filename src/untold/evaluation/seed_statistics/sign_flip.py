@@ -23,7 +23,7 @@ _CELLS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class SignPatterns:
-    """How many sign patterns are drawn where there are too many to try all; a seed fixes them."""
+    """The number of patterns that are drawn where there are too many to try; a seed fixes them."""
 
     number: int = 10_000
     seed: int = 1
