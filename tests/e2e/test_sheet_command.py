@@ -98,6 +98,15 @@ def test_a_rater_who_did_a_part_is_counted_and_shifted_rows_are_told(folder):
     assert "ann.csv: 8 rows have another translation than the sheet, the first on" in ended.errors
 
 
+def test_a_copy_of_a_file_is_told(folder):
+    assert export(folder).code == 0
+    for name, grade in (("ann.csv", "3"), ("bo.csv", "4"), ("copy.csv", "3")):
+        rate(folder, name, lambda text, grade=grade: grade)
+    ended = aggregate(folder, "ann.csv", "bo.csv", "copy.csv")
+    assert ended.code == 0
+    assert ended.errors == "copy.csv: has the very ratings of ann.csv: is it a copy?\n"
+
+
 EXPORT = ("sheet", "--source", "src", "--system", "a=plain", "--out", "new")
 MISTAKES = {
     "nothing": (("sheet",), "sheet needs --source, --system and --out"),

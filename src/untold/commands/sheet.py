@@ -1,8 +1,9 @@
 """`untold sheet` lets people rate translations, and counts their ratings."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,9 @@ from untold.commands.options import (
 )
 from untold.errors import UntoldError, shorten
 from untold.feedback import task, track
+
+if TYPE_CHECKING:
+    from untold.evaluation.adequacy_sheet import RaterFile
 
 __all__ = ["sheet"]
 
@@ -105,18 +109,28 @@ def _aggregate(key_file: Path, files: list[Path], seed: int, as_json: bool) -> N
     raters = [
         read_rater_file(path, key) for path in track(files, "reading the ratings", len(files))
     ]
-    for path, rater in zip(files, raters, strict=True):
-        if rater.shifted:
-            print_notice(
-                f"{path}: {len(rater.shifted)} rows have another translation than the sheet, the "
-                f"first on line {rater.shifted[0]}: was a column sorted by itself, or edited?"
-            )
+    for line in _doubts(files, raters):
+        print_notice(line)
     with task("comparing systems"):
         results = aggregate_ratings(key, raters, SignPatterns(seed=seed))
     if as_json:
         print(json.dumps(results_record(results), ensure_ascii=False))
     else:
         print_results(results)
+
+
+def _doubts(files: list[Path], raters: "list[RaterFile]") -> Iterator[str]:
+    """Words what is suspicious about files, but no mistake for sure."""
+    known: dict[frozenset[object], Path] = {}
+    for path, rater in zip(files, raters, strict=True):
+        if rater.shifted:
+            yield (
+                f"{path}: {len(rater.shifted)} rows have another translation than the sheet, the "
+                f"first on line {rater.shifted[0]}: was a column sorted by itself, or edited?"
+            )
+        same = known.setdefault(frozenset(rater.ratings.items()), path)
+        if same != path:
+            yield f"{path}: has the very ratings of {same}: is it a copy?"
 
 
 def _refuse_repeated(files: list[Path]) -> None:
