@@ -26,6 +26,7 @@ from untold.commands.options import refuse_idle_options
 from untold.commands.reproduce import reproduce
 from untold.commands.sample import sample
 from untold.commands.score import score
+from untold.commands.sheet import sheet
 from untold.commands.train import train
 from untold.commands.translate import translate
 from untold.errors import escape_controls, one_line
@@ -96,7 +97,7 @@ app = typer.Typer(
 )
 for _command in (
     *(train, translate, check, score, evaluate, align, compare),
-    *(explain, calibrate, clean, average, info, sample, demo, reproduce, config),
+    *(explain, calibrate, clean, sheet, average, info, sample, demo, reproduce, config),
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
 

@@ -36,6 +36,10 @@ COMMANDS = {
     ),
     "calibrate": ("calibrate", "run", *PAIR[:2], "--target", "corpus.tgt", "--seed", "5"),
     "reproduce": ("reproduce", "overlap", "--out", "new", "--plan"),
+    "sheet": (
+        *("sheet", "--source", "corpus.src", "--system", "a=corpus.tgt"),
+        *("--number", "24", "--out", "new"),
+    ),
     "explain": ("explain", "run", "--source", "the dog sleeps .", "--out", "new.svg"),
 }
 
@@ -92,5 +96,5 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half(
         assert not kept - {"run/metrics.jsonl"}
     # The same command works once there is room again: whatever is left is whole.
     again = run_in_process(COMMANDS[name], folder)
-    exists = ended.code == 0 and name in ("average", "align")
+    exists = ended.code == 0 and name in ("average", "align", "sheet")
     assert again.code == (2 if exists else 0), again.errors

@@ -28,7 +28,7 @@ import untold.commands.compared_runs, untold.commands.demo_run, untold.evaluatio
 import untold.evaluation.sacrebleu_metrics, untold.report.pictures, matplotlib.figure
 import untold.alignment.aligner_process, untold.evaluation.separation_report
 import untold.checking.checker, untold.commands.check_run, untold.commands.clean_run
-import untold.account.self_made
+import untold.account.self_made, untold.report.sheets.sheet_page
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)  # the tests may run in the background
 for line in sys.stdin:
@@ -191,6 +191,14 @@ PHASES = {
         ["calibrate", "run", *LARGE[:2], "--target", "large.tgt"],
         "calibrating",
         " was not written; run the same command again",
+    ),
+    "sheet": (
+        [
+            *("sheet", "--source", "words.src", "--system", "a=words.tgt", "--system"),
+            *("b=words.src", "--number", 100_000, "--out", "new-sheet"),
+        ],
+        "reading the translations",
+        "new-sheet was not written; run the same command again",
     ),
     "train an aligner": (
         ["align", "--source", "words.src", "--target", "words.tgt", "--save", "a", "--out", "b"],

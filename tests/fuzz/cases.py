@@ -42,6 +42,7 @@ def make_case(dice: random.Random, folder: Path) -> Case:
         (3, _settings),
         (3, _spoilt_files),
         (4, _spoilt_model),
+        (1, _spoilt_sheet),
         (6, _command_line),
         (1, _grammar),
     )
@@ -111,6 +112,8 @@ def _spoilt_files(dice: random.Random, folder: Path) -> Case:
         ("clean", "run", "--table", "corpus.tsv", "--out", "new.tsv", "--scores", "scores"),
         ("align", *texts, "--gold", "corpus.align", "--kind", "ibm1"),
         ("align", *texts, "--model", "run", "--gold", "corpus.align", "--out", "new.align"),
+        ("sheet", *texts[:2], "--system", "a=corpus.tgt", "--number", "1", "--out", "new"),
+        ("sheet", "--aggregate", "sheet/key.json", "rated.csv", table),
         ("translate", "run", "corpus.src", "--align", "new.align"),
         ("translate", "run", "corpus.src"),
         ("reproduce", "overlap", "--data", "tatoeba-zh-en", "--root", ".", "--out", "new"),
@@ -164,6 +167,16 @@ def _spoilt_model(dice: random.Random, folder: Path) -> Case:
     )
     done = (f"{what} {name}/{victim.name}{' and sealed it' if sealed else ''}",)
     return Case(dice.choice(commands), b"the dog sleeps .\n", done)
+
+
+def _spoilt_sheet(dice: random.Random, folder: Path) -> Case:
+    """Aggregates ratings of which the key or the file was changed."""
+    victim = folder / dice.choice(("sheet/key.json", "rated.csv"))
+    what = _spoil(dice, victim)
+    return Case(
+        ("sheet", "--aggregate", "sheet/key.json", "rated.csv", *dice.choice(((), ("--json",)))),
+        done=(f"{what} {victim.name}",),
+    )
 
 
 def _spoil(dice: random.Random, path: Path) -> str:
@@ -254,6 +267,9 @@ def _value(dice: random.Random, command: str, name: str, kind: str) -> str:
         "test": ("t=corpus.src,corpus.tgt", "t=corpus.src"),
         "aligner": ("aligner",),
         "alignments": ("corpus.align",),
+        "system": ("a=corpus.tgt", "b=corpus.src", "a"),
+        "aggregate": ("sheet/key.json", "corpus.jsonl"),
+        "number": ("1", "24", "25", "0"),
         "gold": ("corpus.align",),
         "ensemble": ("run", "plain"),
         "metrics": ("bleu", "bleu,chrf", "rouge", "cdr", "gleu", "x"),

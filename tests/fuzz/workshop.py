@@ -1,4 +1,4 @@
-"""The files that cases start from: a corpus, a configuration, trained runs and an aligner."""
+"""The files that cases start from: a corpus, a configuration, runs, an aligner and a sheet."""
 
 import contextlib
 import hashlib
@@ -72,6 +72,10 @@ def build_workshop(folder: Path) -> None:
         _run("train", "config.toml", *plain, "--out", "plain")
         texts = ("--source", "corpus.src", "--target", "corpus.tgt")
         _run("align", *texts, "--kind", "ibm1", "--save", "aligner")
+        systems = ("--system", "a=corpus.tgt", "--system", "b=corpus.src")
+        _run("sheet", "--source", "corpus.src", *systems, "--number", "4", "--out", "sheet")
+        text = (folder / "sheet" / "raters" / "sheet.csv").read_text(encoding="utf-8")
+        (folder / "rated.csv").write_text(text.replace('"","","",""', '"4","","dog",""'))
 
 
 def use_workshop(workshop: Path, folder: Path) -> None:

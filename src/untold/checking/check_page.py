@@ -9,18 +9,15 @@ from typing import Any
 
 from untold.checking.check_records import marked_side, unit_name
 from untold.errors import escape_controls
-from untold.report.html_page import script_json
+from untold.report.pages.script_data import DATA_PLACE, script_json
 
 __all__ = ["page_parts"]
-
-# Placeholder in check_page.html. The data cannot contain it: every "<" in it is escaped.
-_DATA = "<!--data-->"
 
 
 def page_parts(records: Iterable[Mapping[str, Any]], summary: str) -> Iterator[str]:
     """Yields the text of a page; the texts of the records cannot become markup."""
     template = files("untold.checking").joinpath("check_page.html").read_text(encoding="utf-8")
-    before, _, after = template.partition(_DATA)
+    before, _, after = template.partition(DATA_PLACE)
     yield f'{before}{{"summary": {script_json(_visible(summary))}, "places": ['
     separator = "\n"
     for record in records:

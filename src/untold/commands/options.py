@@ -81,6 +81,13 @@ NO_EFFECT = (
     NoEffect("check", "quiet", ("as_json",), "which prints no findings"),
     NoEffect("clean", "table", ("source", "target", "out_source", "out_target"), "which has both"),
     NoEffect("clean", "source", ("columns", "out"), "which is plain text"),
+    NoEffect(
+        "sheet",
+        "aggregate",
+        ("source", "system", "reference", "number", "out"),
+        "which writes no sheet",
+    ),
+    NoEffect("sheet", "source", ("files", "as_json"), "which writes a sheet"),
     NoEffect("compare", "no_speed", ("rounds",), "which leaves the race out"),
     NoEffect("compare", "as_json", ("markdown",), "which prints another format"),
 )

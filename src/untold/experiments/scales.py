@@ -40,6 +40,7 @@ class Scale:
     recurrent: Phase  # an RNMT, which learns more slowly
     sequence: Phase  # training on whole translations
     settings: Settings  # of all systems
+    transformer: Settings = field(default_factory=dict)  # of those that are no RNMT
     pairs: int = 0  # of the embedded grammar
     vocabulary: int | None = None  # of all corpora; unset, the corpus says
     seeds: int = 1
@@ -58,16 +59,19 @@ SCALES = {
     "smoke": Scale(
         "smoke",
         "a few minutes on one core, on the embedded grammar: everything runs, figures mean little",
-        base=Phase(300, 5e-3, 60),
+        base=Phase(400, 5e-3, 80),
         further=Phase(60, 2e-3, 10),
-        recurrent=Phase(120, 5e-3, 20),
+        recurrent=Phase(150, 5e-3, 20),
         sequence=Phase(4, 3e-4, 0),
         settings={
             "model.preset": "tiny",
             "model.dropout": 0.1,
             "train.batch_tokens": 1024,
+            "train.validate_bleu": False,
+            "train.best_by": "loss",
             "decode.beam": 4,
         },
+        transformer={"model.encoder_layers": 2, "model.decoder_layers": 2},
         pairs=4000,
         vocabulary=1000,
         sentences=100,

@@ -108,6 +108,8 @@ class Workshop:
         scale, known = plan.scale, plan.corpus.known
         phase = getattr(scale, system.phase)
         settings = {**scale.settings, **phase.settings(), **system.settings, "train.seed": job.seed}
+        if "model.backbone" not in system.settings:
+            settings = {**scale.transformer, **settings}
         if system.start is not None and "model.separator.kind" in system.settings:
             settings |= scale.further_settings
         if system.needs_aligner:

@@ -1,22 +1,18 @@
 """A self-contained HTML page that steps through translations: page.html with the data inside."""
 
 import html
-import json
-import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from untold.errors import CONTROLS, escape_controls
+from untold.errors import escape_controls
 from untold.introspection.share_explanation import ShareExplanation
 from untold.report.json_records import share_document
+from untold.report.pages.script_data import DATA_PLACE, script_json
 
-__all__ = ["html_page", "script_json", "share_page"]
+__all__ = ["html_page", "share_page"]
 
-# Placeholders in page.html. The data cannot contain them, because every "<" in it is escaped.
-_TITLE, _DATA = "<!--title-->", "<!--data-->"
-# Inside <script>, only the first could end it or be parsed as markup; no control stands there raw.
-_ESCAPED = re.compile(f"[<>&]|{CONTROLS.pattern}")
+_TITLE = "<!--title-->"  # a placeholder in page.html
 
 
 def share_page(explanations: Sequence[ShareExplanation]) -> bytes:
@@ -29,10 +25,4 @@ def html_page(document: Mapping[str, Any]) -> str:
     template = files("untold.report").joinpath("page.html").read_text(encoding="utf-8")
     first = document["sentences"][0]["source"]["text"]
     title = html.escape(escape_controls(first))
-    return template.replace(_TITLE, title).replace(_DATA, script_json(document))
-
-
-def script_json(values: Any) -> str:
-    """Writes values as JSON that can stand inside <script>: nothing in it can become markup."""
-    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return template.replace(_TITLE, title).replace(DATA_PLACE, script_json(document))

@@ -1,0 +1,1 @@
+"""Parts that all self-contained HTML pages share; importing them is quick."""
