@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from untold.evaluation.metrics import MetricOptions, make_metric
+from untold.evaluation.seed_statistics import compare_seeds
 from untold.evaluation.system_comparison import (
     Comparison,
     ParallelText,
@@ -84,12 +85,21 @@ def score_table(
     columns = ["system", "parameters", *comparison.tests]
     if len(comparison.tests) > 1:
         columns.append("average")
-    columns += ["difference", "p bootstrap", "p randomisation", "seeds", "configuration"]
+    columns += ["difference", "p bootstrap", "p randomisation", "over seeds", "configuration"]
     rows = []
     for system, row in zip(systems, comparison.rows, strict=True):
         jobs = seeds_of(workshop, system)
-        rows.append([*_scores(comparison, row), str(len(jobs)), workshop.hash(jobs[0])])
+        over_seeds = _over_seeds(comparison.rows[0], row)
+        rows.append([*_scores(comparison, row), over_seeds, workshop.hash(jobs[0])])
     return EvidenceTable(title, columns, rows)
+
+
+def _over_seeds(baseline: Row, row: Row) -> str:
+    """Compares two systems seed by seed: mean, interval and exact sign-flip test."""
+    before, after = (dict(enumerate(each.average.values)) for each in (baseline, row))
+    if row is baseline or before.keys() != after.keys():
+        return f"n = {len(after)}"
+    return str(compare_seeds(before, after))
 
 
 def _scores(comparison: Comparison, row: Row) -> list[str]:
@@ -115,7 +125,8 @@ def score_notes(workshop: Workshop, comparison: Comparison) -> list[str]:
         f"corpus {corpus.name}; sentences: {sizes}; scale {scale.name}: base {scale.base.updates} "
         f"updates, {scale.further.updates} on top of it",
         f"differences and p-values are those of the average, against {comparison.rows[0].name}; "
-        "± is the standard deviation over seeds; configuration is a hash of all settings",
+        "± is the standard deviation over seeds; over seeds: the difference paired by seed, its "
+        "t-interval and the exact sign-flip test; configuration is a hash of all settings",
     ]
 
 
