@@ -40,10 +40,13 @@ INLINED float largest_of(const float *x, long count) {
   return largest;
 }
 
+/* Adds halves until one number is left. */
 INLINED float sum_of(lanes x) {
-  float sum = 0.0f;
-  for (int k = 0; k < LANES; k++) sum += x[k];
-  return sum;
+  x += __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  x += __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  x += __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  x += __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  return x[0];
 }
 
 INLINED float dot(const float *a, const float *b, long count) {
