@@ -62,7 +62,8 @@ def prepare_data(
 
     Without tokenizers it trains them, or loads those of an earlier start. Each corpus is read once.
     """
-    root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
+    data = config.data
+    root, limits = Path(data.root), Limits(data.max_tokens, data.max_ratio, data.max_words)
     with CorpusText(config.data.train, root, run) as text:
         if tokenizers is None:
             tokenizers = prepare_tokenizers(config, text, run, say)
