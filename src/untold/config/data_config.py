@@ -67,7 +67,7 @@ class DataConfig(Section):
     max_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = None
     """Pairs whose longer side has more than this many times the pieces of the other are dropped."""
     max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Pairs with more words, parted by blanks, on a side are dropped; translation is not limited."""
+    """Pairs with more words, parted by blanks, on a side are dropped; translation has no limit."""
     lowercase: bool = False
     """Whether both sides are lower-cased, in training and in translation."""
     bleu_tokenize: Literal["13a", "char", "intl", "none", "zh"] = "13a"
