@@ -50,6 +50,9 @@ Diagram = Annotated[
 OverlapFlag = Annotated[
     bool, typer.Option("--overlap", help="Measure what past and future bags know instead.")
 ]
+Out = Annotated[
+    Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
+]
 
 
 def evaluate(
@@ -66,9 +69,7 @@ def evaluate(
     omissions: OmissionsFlag = False,
     diagram: Diagram = None,
     overlap: OverlapFlag = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
-    ] = None,
+    out: Out = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:

@@ -247,7 +247,7 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 
 
 def _describe(text: CorpusText, encoder: PairEncoder, limits: Limits) -> dict[str, Any]:
-    limited = asdict(limits)
+    limited: dict[str, Any] = dict(asdict(limits))
     if limits.max_words is None:
         del limited["max_words"]  # stores of versions that had no such limit stay valid
     return {

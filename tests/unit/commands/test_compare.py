@@ -159,12 +159,23 @@ def test_test_sets_that_do_not_fit_are_errors(tmp_path):
         ([], "no test set"),
         ([f"x={two}"], "write it as NAME=SOURCE,REFERENCE"),
         ([f"{two},{two}"], "write it as NAME=SOURCE,REFERENCE"),
+        ([f"x={two},"], "write it as NAME=SOURCE,REFERENCE"),
         ([f"x={two},{three}"], "two has 2 lines and .*three has 3"),
+        ([f"x={two},{two},{three}"], "two has 2 lines and .*three has 3"),
         ([f"x={two},{two}", f"x={three},{three}"], "two test sets are called x"),
         ([f"x={tmp_path / 'absent'},{two}"], "absent: No such file"),
     ):
         with pytest.raises(UntoldError, match=message):
             read_tests(given)
+
+
+def test_a_test_set_may_have_several_references(tmp_path):
+    for name, text in (("source", "s\nt\n"), ("one", "a\nb\n"), ("two", "c\nd\n")):
+        (tmp_path / name).write_text(text)
+    given = ",".join(str(tmp_path / name) for name in ("source", "one", "two", "one"))
+    (test,) = read_tests([f"x={given}"])
+    assert (test.sources, test.references) == (["s", "t"], ["a", "b"])
+    assert test.further_references == [["c", "d"], ["a", "b"]]
 
 
 def test_other_mistakes_are_found_before_anything_is_translated(folder, compared, monkeypatch):
