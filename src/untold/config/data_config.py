@@ -17,7 +17,7 @@ class CorpusConfig(Section):
     target: str | None = None
     """A text file with the translations, line by line."""
     path: str | None = None
-    """A table instead: a .tsv, .jsonl or .parquet file."""
+    """A table instead: a .tsv, .jsonl or .parquet file, or a part of LCSTS (.lcsts)."""
     dataset: str | None = None
     """A Hugging Face dataset instead: its name, or a directory."""
     split: str = "train"

@@ -135,3 +135,19 @@ def test_other_encodings_are_refused(tmp_path):
     (tmp_path / "x.lcsts").write_bytes(document(0, 5).encode("gb18030"))
     with pytest.raises(UntoldError, match=r"x\.lcsts:\d+:\d+: byte 0x.. is not UTF-8: conv"):
         list(read_pairs(CorpusConfig(path="x.lcsts"), tmp_path))
+
+
+@given(st.data())
+def test_any_damage_is_an_error_of_one_line_or_leaves_whole_pairs(tmp_path_factory, data):
+    whole = "".join(document(number, score) for number, score in enumerate((3, 4, 5)))
+    start, size = data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, 40))
+    put = data.draw(st.sampled_from(["", "<doc id=9>", "</doc>", "<summary>", "\x1b[31m", "\n"]))
+    path = tmp_path_factory.mktemp("spoilt") / "x.lcsts"
+    path.write_text(whole[:start] + put + whole[start + size :], encoding="utf-8")
+    try:
+        pairs = list(read_lcsts(path, None))
+    except UntoldError as error:
+        assert "\n" not in str(error) and "\x1b" not in str(error)
+    else:
+        assert len(pairs) <= 3
+        assert all("\n" not in pair.source + pair.target for pair in pairs)

@@ -2,8 +2,11 @@
 
 import itertools
 import random
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from untold.corpus.raw.sgm import read_sgm
 from untold.errors import UntoldError
@@ -90,8 +93,36 @@ def test_entities_are_characters(tmp_path):
             old_references(ORDER),
             r"of document '' has no docid",
         ),
+        (
+            source_file().replace("</seg>", "", 1),
+            old_references(ORDER),
+            r"sentence '1' of document 'B'",
+        ),
+        (source_file(), old_references(ORDER)[:-20], r"r\.sgm: sentence '3' .* no id or no end"),
     ],
 )
 def test_files_that_do_not_belong_together_are_refused(tmp_path, source, reference, message):
     with pytest.raises(UntoldError, match=message):
         read_sgm(*written(tmp_path, source, reference))
+
+
+@given(st.data())
+def test_any_damage_is_an_error_of_one_line_or_leaves_as_many_sentences(tmp_path_factory, data):
+    texts = [source_file(), old_references(ORDER)]
+    spoilt = data.draw(st.integers(0, 1))
+    start, size = data.draw(st.integers(0, len(texts[spoilt]))), data.draw(st.integers(0, 30))
+    put = data.draw(st.sampled_from(["", "<seg id=1>", "</seg>", "<doc docid=A>", "\x1b[31m", '"']))
+    texts[spoilt] = texts[spoilt][:start] + put + texts[spoilt][start + size :]
+    try:
+        test = read_sgm(*written(tmp_path_factory.mktemp("spoilt"), *texts))
+    except UntoldError as error:
+        assert "\n" not in str(error) and "\x1b" not in str(error)
+    else:
+        assert {len(each) for each in test.references.values()} == {len(test.sources)}
+
+
+def test_many_sentences_without_an_end_are_refused_at_once(tmp_path):
+    begun = time.process_time()
+    with pytest.raises(UntoldError, match="no end"):
+        read_sgm(*written(tmp_path, "<doc docid=A>" + "<seg id=1> x " * 200_000, ""))
+    assert time.process_time() - begun < 5

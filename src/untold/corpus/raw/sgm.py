@@ -20,8 +20,9 @@ from untold.errors import UntoldError, shorten
 __all__ = ["SgmTestSet", "read_sgm"]
 
 _PART = re.compile(
-    r"<(?P<tag>refset|doc)\b(?P<of_tag>[^>]*)>|<seg\b(?P<of_seg>[^>]*)>(?P<text>.*?)</seg>",
-    re.DOTALL | re.IGNORECASE,
+    r"<(?P<tag>refset|doc)\b(?P<of_tag>[^>]*)>"
+    r"|<seg\b(?P<of_seg>[^>]*)>(?P<text>[^<]*(?:<(?!/?seg\b)[^<]*)*)(?P<end></seg\s*>)?",
+    re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 
@@ -77,10 +78,10 @@ def _segments(path: Path) -> dict[str, dict[Place, str]]:
             continue
         number = _attributes(part["of_seg"]).get("id", "")
         texts = found.setdefault(system, {})
-        if not document or not number or (document, number) in texts:
+        if not document or not number or (document, number) in texts or not part["end"]:
             raise UntoldError(
                 f"{path}: sentence {shorten(number)!r} of document {shorten(document)!r} has no "
-                "docid or id, or comes twice: get the file again"
+                "docid, no id or no end, or comes twice: get the file again"
             )
         texts[document, number] = " ".join(html.unescape(part["text"]).split())
     return found
