@@ -13,8 +13,8 @@ text is not escaped:
         </short_text>
     </doc>
 
-PART_I has no human_label. In PART_II and PART_III it is a score from 1 to 5, and everybody who
-publishes results keeps the documents with at least 3 (Hu et al., 2015).
+PART_I has no human_label. In PART_II and PART_III it is a score from 1 to 5, and published results
+are those of the documents with at least 3, since Hu et al. (2015).
 """
 
 import re
