@@ -12,8 +12,8 @@ from untold.corpus.raw.lcsts import LEAST_SCORE, read_lcsts
 from untold.corpus.readers import fingerprint_corpus, read_pairs
 from untold.errors import UntoldError
 
-# How many documents of the toy parts have which score. The sums are those of the paper: all documents
-# of a part, and those with a score of 3 or more. How they spread over single scores is ours.
+# How many documents of the toy parts have which score. The sums are those of the paper: all of a
+# part, and those with a score of 3 or more. How they spread over single scores is ours.
 PART_II = {1: 942, 2: 1039, 3: 2019, 4: 3128, 5: 3538}
 PART_III = {1: 165, 2: 216, 3: 227, 4: 301, 5: 197}
 PUBLISHED = {"PART_II": (10_666, 8685), "PART_III": (1106, 725)}
