@@ -20,6 +20,7 @@ METRICS: Registry[Any] = Registry(
         "ter": "untold.evaluation.sacrebleu_metrics:Ter",
         "rouge": "untold.evaluation.rouge:Rouge",
         "cdr": "untold.evaluation.cdr:Cdr",
+        "multi-bleu": "untold.evaluation.sacrebleu_metrics:MultiBleu",
     },
 )
 

@@ -114,6 +114,22 @@ def test_evaluate_scores_and_writes_translations(folder: Path) -> None:
     assert scores["TER"].keys() == {"name", "value", "signature", "details"}
 
 
+def test_evaluate_takes_several_references(folder: Path) -> None:
+    source, reference, other = (folder / name for name in ("train.src", "train.tgt", "other.tgt"))
+    other.write_text("".join(f"x {line}\n" for line in reference.read_text().split("\n")[:-1]))
+    arguments = ("evaluate", folder / "run", "--source", source, "--reference")
+    several = (*arguments, reference, "--reference", other, "--metrics", "bleu,multi-bleu,chrf,ter")
+    scores = json.loads(untold(*several, "--lowercase", "--json"))
+    assert [each["name"] for each in scores] == ["BLEU", "BLEU", "chrF2", "TER"]
+    for each in scores:
+        assert "nrefs:2" in each["signature"] and "case:lc" in each["signature"]
+    order = (*arguments, other, "--reference", reference, "--metrics", "bleu,multi-bleu,chrf,ter")
+    assert json.loads(untold(*order, "--lowercase", "--json")) == scores
+    (folder / "short.tgt").write_text("x\n")
+    short = (*arguments, reference, "--reference", folder / "short.tgt")
+    assert "short.tgt has 1: line by line they must belong together" in untold(*short, code=2)
+
+
 def test_score_gives_a_line_for_each_pair(folder: Path) -> None:
     source, target = folder / "train.src", folder / "train.tgt"
     printed = untold("score", folder / "run", "--source", source, "--target", target)
@@ -267,13 +283,18 @@ def test_a_closed_standard_input_is_one_line(folder: Path) -> None:
         (("--out", "missing/hypotheses"), "there is no directory"),
         (("--out", "."), "is a directory: name a file"),
         (("--tokenize", "xx"), "unknown tokenizer xx for BLEU; known: 13a, char"),
+        (("--reference", "REFERENCE", "--metrics", "bleu,rouge"), "2 --reference files, but rouge"),
+        (("--reference", "REFERENCE", "--overlap"), "but this measure compares with one: give one"),
+        (("--reference", "missing"), "missing: "),
+        (("--metrics", "multi-bleu", "--tokenize", "13a"), "no effect on multi-bleu: leave it out"),
     ],
 )
 def test_evaluate_checks_its_options_before_it_translates(
-    folder: Path, options: tuple[str, str], expected: str
+    folder: Path, options: tuple[str, ...], expected: str
 ) -> None:
     texts = ("--source", folder / "train.src", "--reference", folder / "train.tgt")
-    assert expected in untold("evaluate", folder / "run", *texts, *options, code=2)
+    given = [folder / "train.tgt" if word == "REFERENCE" else word for word in options]
+    assert expected in untold("evaluate", folder / "run", *texts, *given, code=2)
 
 
 @pytest.mark.parametrize("last", ["0", "-1"])

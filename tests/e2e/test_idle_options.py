@@ -14,7 +14,7 @@ from untold.config import IDLE_RULES, Config, idle_settings, load_config, parse_
 
 COMMANDS = typer.main.get_command(app).commands
 COMBINATIONS = [(rule, name) for rule in NO_EFFECT for name in rule.idle]
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.toml"))
 
 
 def parameters(command):

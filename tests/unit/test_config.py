@@ -230,7 +230,7 @@ def test_any_other_section_name_is_refused_in_one_line(name: str) -> None:
         assert "unknown key" in refusal({name: 1})
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").glob("*.toml")))
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").rglob("*.toml")))
 def test_every_shipped_configuration_is_valid(path: Path) -> None:
     assert load_config(path).data.train
 
@@ -285,7 +285,7 @@ def test_a_configuration_from_before_separators_is_one_without() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = [*sorted((ROOT / "configs").glob("*.toml")), ROOT / "src/untold/commands/demo.toml"]
+SHIPPED = [*sorted((ROOT / "configs").rglob("*.toml")), ROOT / "src/untold/commands/demo.toml"]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -20,6 +20,9 @@ __all__ = ["compare"]
 Runs = Annotated[
     list[str], typer.Argument(help="RUN, NAME=RUN or NAME=RUN,RUN (seeds); the baseline first.")
 ]
+Tests = Annotated[
+    list[str], typer.Option(help="NAME=SOURCE,REFERENCE[,REFERENCE...]; may be given again.")
+]
 Tokenize = Annotated[
     str | None, typer.Option(help="BLEU's tokenizer, as in evaluate [the baseline's].")
 ]
@@ -29,8 +32,8 @@ Samples = Annotated[int, number_option(1, 1_000_000, "Trials of each significanc
 
 def compare(
     runs: Runs,
-    test: Annotated[list[str], typer.Option(help="NAME=SOURCE,REFERENCE; may be given again.")],
-    metric: Annotated[str, typer.Option(help="bleu or chrf.")] = "bleu",
+    test: Tests,
+    metric: Annotated[str, typer.Option(help="bleu, chrf or multi-bleu.")] = "bleu",
     tokenize: Tokenize = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     samples: Samples = 1000,

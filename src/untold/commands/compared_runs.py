@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untold.commands.options import load_translator, print_notice
-from untold.corpus.lines import read_test_set
+from untold.corpus.lines import read_references
 from untold.errors import UntoldError
 from untold.evaluation.system_comparison import Comparison, ParallelText, SystemOutputs
 from untold.experiments.run_speeds import race_runs
@@ -94,20 +94,23 @@ def read_families(given: Sequence[str]) -> list[Family]:
 
 
 def read_tests(given: Sequence[str]) -> list[ParallelText]:
-    """Parses NAME=SOURCE,REFERENCE and reads the files; no name may occur twice."""
+    """Parses NAME=SOURCE,REFERENCE and reads the files; no name may occur twice.
+
+    More references of the same sentences may follow the first.
+    """
     if not given:
         raise UntoldError("no test set: give one as --test NAME=SOURCE,REFERENCE")
     found: dict[str, ParallelText] = {}
     for text in given:
         name, _, files = text.partition("=")
         paths = files.split(",")
-        if not name or len(paths) != 2 or not all(paths):
+        if not name or len(paths) < 2 or not all(paths):
             raise UntoldError(f"--test {text}: write it as NAME=SOURCE,REFERENCE")
         if name in found:
             raise UntoldError(f"--test {text}: two test sets are called {name}: rename one")
-        found[name] = ParallelText(
-            name, *read_test_set(Path(paths[0]), Path(paths[1]), print_notice)
-        )
+        source, *references = map(Path, paths)
+        sources, (first, *further) = read_references(source, references, print_notice)
+        found[name] = ParallelText(name, sources, first, further)
     return list(found.values())
 
 

@@ -21,6 +21,7 @@ from untold.commands.options import (
 )
 from untold.errors import UntoldError
 from untold.feedback import task
+from untold.metric_registry import metric_has, metrics_with
 
 if TYPE_CHECKING:
     from untold.evaluation.metrics import MetricOptions, Score
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
+References = Annotated[
+    list[Path], typer.Option(help="Reference translations, a line each; may be given again.")
+]
 Metrics = Annotated[
     str, typer.Option(help="Names, such as bleu,rouge,cdr; a wrong name prints all that there are.")
 ]
@@ -46,12 +50,15 @@ Diagram = Annotated[
 OverlapFlag = Annotated[
     bool, typer.Option("--overlap", help="Measure what past and future bags know instead.")
 ]
+Out = Annotated[
+    Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
+]
 
 
 def evaluate(
     model: Model,
     source: Annotated[Path, typer.Option(help="Source text, a line each.")],
-    reference: Annotated[Path, typer.Option(help="Reference translations, a line each.")],
+    reference: References,
     metrics: Metrics = "bleu,chrf,ter",
     tokenize: Tokenize = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
@@ -62,9 +69,7 @@ def evaluate(
     omissions: OmissionsFlag = False,
     diagram: Diagram = None,
     overlap: OverlapFlag = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
-    ] = None,
+    out: Out = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +78,7 @@ def evaluate(
     With alignments or overlap nothing is translated: the references are read word by word, and what
     the model takes for said and for untold is compared with the truth.
     """
-    from untold.corpus.lines import read_test_set
+    from untold.corpus.lines import read_references
     from untold.evaluation.metrics import MetricOptions, score_corpus
 
     check_output(out)
@@ -82,16 +87,19 @@ def evaluate(
     _check_diagram(diagram, omissions)
     used = None if alignments is None or omissions else ("batch_tokens",)
     translator = load_translator(model, settings, used)
-    texts = read_test_set(source, reference, print_notice)
+    sources, (references, *further) = read_references(source, reference, print_notice)
+    texts = (sources, references)
     if alignments is not None or overlap or omissions:
+        _refuse_further_references(further, "this measure")
         measure = partial(_measure_omissions, aligner) if omissions else _measure_separation
         _print_report(measure(translator, texts, alignments), diagram, as_json)
         return
     options = MetricOptions(tokenize or translator.data.bleu_tokenize, lowercase, aligner)
     names = [name.strip() for name in metrics.split(",")]
-    made = _make_metrics(names, options)
+    made = _make_metrics(names, options, further)
     refuse_options_of_other_metrics(names, tokenize=tokenize, lowercase=lowercase)
-    _print_scores(score_corpus(made, *texts, _translate(translator, texts[0], out)), as_json)
+    hypotheses = _translate(translator, sources, out)
+    _print_scores(score_corpus(made, *texts, hypotheses, further), as_json)
 
 
 def _refuse_idle_aligner(aligner: Path | None, alignments: Path | None, omissions: bool) -> None:
@@ -99,6 +107,14 @@ def _refuse_idle_aligner(aligner: Path | None, alignments: Path | None, omission
         raise UntoldError(
             f"--aligner {aligner} has no effect beside --alignments, unless --omissions are "
             "measured: leave out one of them"
+        )
+
+
+def _refuse_further_references(further: list[list[str]], what: str) -> None:
+    if further:
+        raise UntoldError(
+            f"{len(further) + 1} --reference files, but {what} compares with one: give one, or "
+            f"only metrics that take several: {', '.join(metrics_with('multi_reference_scores'))}"
         )
 
 
@@ -168,11 +184,16 @@ def _measure_omissions(
     return omission_report([*damaged_sets(pairs), natural], scorers)
 
 
-def _make_metrics(names: list[str], options: "MetricOptions") -> list[Any]:
+def _make_metrics(
+    names: list[str], options: "MetricOptions", further: list[list[str]]
+) -> list[Any]:
     """Makes all metrics before anything is translated, so that mistakes are found early."""
     from untold.evaluation.metrics import METRICS, make_metrics
 
     made = make_metrics(names, options)
+    for name in names:
+        if not metric_has(name, "multi_reference_scores"):
+            _refuse_further_references(further, name)
     if options.aligner is not None and not any(
         getattr(METRICS[name], "needs_aligner", False) for name in names
     ):

@@ -17,7 +17,7 @@ class CorpusConfig(Section):
     target: str | None = None
     """A text file with the translations, line by line."""
     path: str | None = None
-    """A table instead: a .tsv, .jsonl or .parquet file."""
+    """A table instead: a .tsv, .jsonl or .parquet file, or a part of LCSTS (.lcsts)."""
     dataset: str | None = None
     """A Hugging Face dataset instead: its name, or a directory."""
     split: str = "train"
@@ -66,6 +66,8 @@ class DataConfig(Section):
     """Pairs with more pieces on a side are dropped; longer lines are translated in parts."""
     max_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = None
     """Pairs whose longer side has more than this many times the pieces of the other are dropped."""
+    max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Pairs with more words, parted by blanks, on a side are dropped; translation has no limit."""
     lowercase: bool = False
     """Whether both sides are lower-cased, in training and in translation."""
     bleu_tokenize: Literal["13a", "char", "intl", "none", "zh"] = "13a"

@@ -9,23 +9,26 @@ from typing import Literal
 
 from untold.errors import UntoldError
 
-__all__ = ["FilterReport", "Limits", "Reason", "reason_to_drop"]
+__all__ = ["FilterReport", "Limits", "Reason", "has_too_many_words", "reason_to_drop"]
 
 Reason = Literal["empty", "too long", "unequal"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits the pieces of a side, and how many times longer than the other a side may be."""
+    """Limits the pieces and words of a side, and how many times longer than the other it may be."""
 
     max_tokens: int
     max_ratio: float | None = None
+    max_words: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise UntoldError(f"max_tokens {self.max_tokens}: at least 1 piece must be allowed")
         if self.max_ratio is not None and self.max_ratio < 1.0:
             raise UntoldError(f"max_ratio {self.max_ratio}: even equal lengths have ratio 1")
+        if self.max_words is not None and self.max_words < 1:
+            raise UntoldError(f"max_words {self.max_words}: at least 1 word must be allowed")
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,9 @@ def reason_to_drop(source: int, target: int, limits: Limits) -> Reason | None:
     if limits.max_ratio is not None and longer > limits.max_ratio * shorter:
         return "unequal"
     return None
+
+
+def has_too_many_words(texts: tuple[str, str], limits: Limits) -> bool:
+    """Says if a side of a pair has more words, parted by blanks, than are allowed."""
+    most = limits.max_words
+    return most is not None and any(len(text.split()) > most for text in texts)

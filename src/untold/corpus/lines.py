@@ -10,7 +10,7 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ __all__ = [
     "read_descriptor",
     "read_lines",
     "read_parallel",
+    "read_references",
     "read_test_set",
     "split_lines",
 ]
@@ -73,31 +74,50 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
     """Reads two files whose lines belong together; unequal numbers of lines are an error."""
     sides = list(read_lines(source)), list(read_lines(target))
-    if len(sides[0]) != len(sides[1]):
-        raise UntoldError(
-            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
-            "line by line they must belong together"
-        )
+    _check_counts((source, target), sides)
     return sides
 
 
 def read_test_set(
     source: Path, reference: Path, say: Callable[[str], None]
 ) -> tuple[list[str], list[str]]:
-    """Reads a source text and its reference translations; says which of them are blank.
+    """Reads a source text and its reference translations, as `read_references` does."""
+    sources, (translations,) = read_references(source, [reference], say)
+    return sources, translations
 
-    A text without any words cannot be scored.
+
+def read_references(
+    source: Path, references: Sequence[Path], say: Callable[[str], None]
+) -> tuple[list[str], list[list[str]]]:
+    """Reads a source text and one or more reference translations of all of it.
+
+    It says which lines are blank. A text without any words cannot be scored.
     """
-    sides = read_parallel(source, reference)
-    for path, lines in zip((source, reference), sides, strict=True):
-        blank = [number for number, line in enumerate(lines, start=1) if not line.strip()]
-        if len(blank) == len(lines):
-            what = f"all {len(lines)} lines are blank" if lines else "is empty"
-            raise UntoldError(f"{path}: {what}: there is nothing to score")
-        if blank:
-            share = f"{len(blank)} of {len(lines)} lines"
-            say(f"{path}: {share} are blank, the first is line {blank[0]}")
-    return sides
+    paths = (source, *references)
+    sources, *translations = (list(read_lines(path)) for path in paths)
+    for path, lines in zip(references, translations, strict=True):
+        _check_counts((source, path), (sources, lines))
+    for path, lines in zip(paths, (sources, *translations), strict=True):
+        _check_blank_lines(path, lines, say)
+    return sources, translations
+
+
+def _check_counts(paths: tuple[Path, Path], sides: tuple[list[str], list[str]]) -> None:
+    if len(sides[0]) != len(sides[1]):
+        raise UntoldError(
+            f"{paths[0]} has {len(sides[0])} lines and {paths[1]} has {len(sides[1])}: "
+            "line by line they must belong together"
+        )
+
+
+def _check_blank_lines(path: Path, lines: Sequence[str], say: Callable[[str], None]) -> None:
+    blank = [number for number, line in enumerate(lines, start=1) if not line.strip()]
+    if len(blank) == len(lines):
+        what = f"all {len(lines)} lines are blank" if lines else "is empty"
+        raise UntoldError(f"{path}: {what}: there is nothing to score")
+    if blank:
+        share = f"{len(blank)} of {len(lines)} lines"
+        say(f"{path}: {share} are blank, the first is line {blank[0]}")
 
 
 def count_lines(path: Path) -> int:

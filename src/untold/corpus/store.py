@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from untold.corpus.corpus_text import CorpusText
-from untold.corpus.filters import FilterReport, Limits, reason_to_drop
+from untold.corpus.filters import FilterReport, Limits, has_too_many_words, reason_to_drop
 from untold.corpus.readers import Pair
 from untold.durable import new_directory, remove_litter, verify_directory
 from untold.errors import UntoldError, shorten
@@ -204,6 +204,8 @@ class _Writer:
             source = encoded[0] if pair.source.strip() else []
             target = encoded[1] if pair.target.strip() else []
             reason = reason_to_drop(len(source), len(target), limits)
+            if reason is None and has_too_many_words((pair.source, pair.target), limits):
+                reason = "too long"
             if reason is not None:
                 self.dropped[reason] += 1
                 continue
@@ -245,12 +247,15 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 
 
 def _describe(text: CorpusText, encoder: PairEncoder, limits: Limits) -> dict[str, Any]:
+    limited: dict[str, Any] = dict(asdict(limits))
+    if limits.max_words is None:
+        del limited["max_words"]  # stores of versions that had no such limit stay valid
     return {
         "corpora": text.fingerprints(),
         "tokenizer": encoder.fingerprint,
         "vocabulary": encoder.size,
         "lowercase": encoder.lowercase,
-        "limits": asdict(limits),
+        "limits": limited,
     }
 
 

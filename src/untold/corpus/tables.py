@@ -34,7 +34,7 @@ __all__ = [
 _BATCH_ROWS = 1000  # rows that are held in memory at a time
 _NESTED_COLUMN = "translation"  # Hugging Face datasets keep {"en": ..., "de": ...} in this column
 _DEFAULT_COLUMNS = ("source", "target")
-_BUILT_IN_SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet")
+_BUILT_IN_SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet", ".lcsts", ".lcsts.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ CORPUS_FORMATS: Registry[CorpusFormat] = Registry(
         "tsv": "untold.corpus.tables:read_tsv",
         "jsonl": "untold.corpus.tables:read_jsonl",
         "parquet": "untold.corpus.tables:read_parquet",
+        "lcsts": "untold.corpus.raw.lcsts:read_lcsts",
     },
 )
 

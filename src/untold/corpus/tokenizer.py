@@ -24,9 +24,16 @@ from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
 from untold.corpus.vocabulary_training import learn_vocabulary
 from untold.errors import UntoldError
 
-__all__ = ["SentencePieceTokenizer", "Tokenizer", "Tokenizers", "train_tokenizers"]
+__all__ = [
+    "SentencePieceTokenizer",
+    "Tokenizer",
+    "Tokenizers",
+    "lines_to_learn_from",
+    "train_tokenizers",
+]
 
-# Beyond this many sentences a vocabulary no longer changes, only training time and memory do.
+# Beyond this many sentences of all kinds of a corpus's text a vocabulary hardly changes, only
+# training time and memory do.
 _SENTENCES_ENOUGH = 2_000_000
 _BYTES, _CONTROLS = 256, 4  # entries that a vocabulary has besides those that it learns
 _SUFFIX = ".model"
@@ -233,20 +240,21 @@ class Tokenizers:
             raise UntoldError(f"{error.filename}: no tokenizer here") from None
 
 
+def lines_to_learn_from(config: TokenizerConfig) -> int:
+    """Counts the lines of each language that `train_tokenizers` looks at; it ignores all others."""
+    return _SENTENCES_ENOUGH // 2 if config.joint else _SENTENCES_ENOUGH
+
+
 def train_tokenizers(
     config: TokenizerConfig, sources: Iterable[str], targets: Iterable[str]
 ) -> Tokenizers:
     """Learns one vocabulary from both languages' text, or one from each."""
+    most = lines_to_learn_from(config)
+    sides = [itertools.islice(texts, most) for texts in (sources, targets)]
     if config.joint:
-        tokenizer = _train(config, _both(sources, targets))
+        tokenizer = _train(config, itertools.chain(*sides))
         return Tokenizers(tokenizer, tokenizer)
-    return Tokenizers(_train(config, sources), _train(config, targets))
-
-
-def _both(sources: Iterable[str], targets: Iterable[str]) -> Iterable[str]:
-    """Yields the beginnings of both; of a huge corpus, the sources alone would be enough."""
-    for texts in (sources, targets):
-        yield from itertools.islice(texts, _SENTENCES_ENOUGH // 2)
+    return Tokenizers(_train(config, sides[0]), _train(config, sides[1]))
 
 
 def _train(config: TokenizerConfig, texts: Iterable[str]) -> SentencePieceTokenizer:

@@ -2,7 +2,8 @@
 
 A metric is a class that `METRICS` names. It is made from `MetricOptions` and has one or more of
 these methods: `untold evaluate` and validation need `corpus_scores`, a reward of sequence-level
-training needs `sentence_scores`, `untold compare` needs `sacrebleu_metric`. This is a whole metric:
+training needs `sentence_scores`, `untold compare` needs `sacrebleu_metric`, and several references
+of each sentence need `multi_reference_scores`. This is a whole metric:
 
     class Exact:
         def __init__(self, options: MetricOptions) -> None:
@@ -31,6 +32,7 @@ __all__ = [
     "ComparableMetric",
     "Metric",
     "MetricOptions",
+    "MultiReferenceMetric",
     "Score",
     "SentenceMetric",
     "corpus_scores",
@@ -84,6 +86,17 @@ class Metric(Protocol):
 
 
 @runtime_checkable
+class MultiReferenceMetric(Protocol):
+    """Scores a corpus whose sentences have several references each."""
+
+    def multi_reference_scores(
+        self, references: Sequence[Texts], hypotheses: Texts, /
+    ) -> list[Score]:
+        """Returns one or more figures; each item of `references` has a line for each sentence."""
+        ...
+
+
+@runtime_checkable
 class SentenceMetric(Protocol):
     """Scores single translations, so that it can be a reward."""
 
@@ -130,23 +143,37 @@ def corpus_scores(
 
 
 def score_corpus(
-    metrics: Sequence[Metric], sources: Texts, references: Texts, hypotheses: Texts
+    metrics: Sequence[Metric],
+    sources: Texts,
+    references: Texts,
+    hypotheses: Texts,
+    further: Sequence[Texts] = (),
 ) -> list[Score]:
-    """Scores one translation for each reference by each metric, in the order of the metrics."""
-    if len(hypotheses) != len(references):
-        raise UntoldError(
-            f"{len(hypotheses)} translations but {len(references)} references: line by line they "
-            "must belong together"
-        )
-    if not any(text.strip() for text in references):
-        raise UntoldError(
-            f"nothing to score: {len(references)} references, all of them empty: give others"
-        )
-    return [
-        score
-        for metric in track(metrics, "scoring", len(metrics))
-        for score in metric.corpus_scores(sources, references, hypotheses)
-    ]
+    """Scores one translation for each reference by each metric, in the order of the metrics.
+
+    `further` holds more references of each sentence, which all metrics must then be able to use.
+    """
+    for texts in (references, *further):
+        if len(hypotheses) != len(texts):
+            raise UntoldError(
+                f"{len(hypotheses)} translations but {len(texts)} references: line by line they "
+                "must belong together"
+            )
+        if not any(text.strip() for text in texts):
+            raise UntoldError(
+                f"nothing to score: {len(texts)} references, all of them empty: give others"
+            )
+    found: list[Score] = []
+    for metric in track(metrics, "scoring", len(metrics)):
+        if not further:
+            found += metric.corpus_scores(sources, references, hypotheses)
+        elif isinstance(metric, MultiReferenceMetric):
+            found += metric.multi_reference_scores((references, *further), hypotheses)
+        else:
+            raise UntoldError(
+                f"{type(metric).__name__} scores one reference, not {len(further) + 1}"
+            )
+    return found
 
 
 def score_distinct_pairs(

@@ -8,7 +8,7 @@ from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from untold.evaluation.metrics import MetricOptions, Score, score_distinct_pairs
 
-__all__ = ["Bleu", "Chrf", "Ter"]
+__all__ = ["Bleu", "Chrf", "MultiBleu", "Ter"]
 
 Texts = Sequence[str]
 
@@ -31,14 +31,11 @@ class Bleu:
 
     def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
         """Scores a corpus."""
-        metric = self.sacrebleu_metric()
-        result = metric.corpus_score(list(hypotheses), [list(references)])
-        precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
-        details = (
-            f"{precisions} BP {result.bp:.3f} length ratio {result.sys_len / result.ref_len:.3f} "
-            f"({result.sys_len}/{result.ref_len})"
-        )
-        return [Score("BLEU", result.score, str(metric.get_signature()), details, _BLEU)]
+        return self.multi_reference_scores([references], hypotheses)
+
+    def multi_reference_scores(self, references: Sequence[Texts], hypotheses: Texts) -> list[Score]:
+        """Scores a corpus against several references of each sentence."""
+        return _bleu_scores(self.sacrebleu_metric(), references, hypotheses)
 
     def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
         """Scores single translations by smoothed BLEU."""
@@ -59,6 +56,29 @@ class Bleu:
         )
 
 
+class MultiBleu:
+    """BLEU as multi-bleu.perl defines it: words as they stand, split at blanks, no smoothing."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("tokenize",)
+
+    def __init__(self, options: MetricOptions) -> None:
+        self._lowercase = options.lowercase
+
+    def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
+        """Scores a corpus."""
+        return self.multi_reference_scores([references], hypotheses)
+
+    def multi_reference_scores(self, references: Sequence[Texts], hypotheses: Texts) -> list[Score]:
+        """Scores a corpus against several references of each sentence."""
+        return _bleu_scores(self.sacrebleu_metric(), references, hypotheses)
+
+    def sacrebleu_metric(self) -> SacrebleuMetric:
+        """Makes sacreBLEU's BLEU with the tokenizer and smoothing of multi-bleu.perl: none."""
+        return sacrebleu.BLEU(
+            lowercase=self._lowercase, tokenize="none", smooth_method="none", force=True
+        )
+
+
 class Chrf:
     """ChrF, the F-score of character n-grams."""
 
@@ -69,6 +89,10 @@ class Chrf:
 
     def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
         """Scores a corpus."""
+        return self.multi_reference_scores([references], hypotheses)
+
+    def multi_reference_scores(self, references: Sequence[Texts], hypotheses: Texts) -> list[Score]:
+        """Scores a corpus; the best reference of each sentence counts."""
         return _corpus_scores(self.sacrebleu_metric(), references, hypotheses, _CHRF)
 
     def sentence_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[float]:
@@ -90,14 +114,32 @@ class Ter:
 
     def corpus_scores(self, _: Texts, references: Texts, hypotheses: Texts) -> list[Score]:
         """Scores a corpus."""
+        return self.multi_reference_scores([references], hypotheses)
+
+    def multi_reference_scores(self, references: Sequence[Texts], hypotheses: Texts) -> list[Score]:
+        """Scores a corpus; the nearest reference of each sentence counts."""
         metric = sacrebleu.TER(case_sensitive=not self._lowercase)
         return _corpus_scores(metric, references, hypotheses, _TER)
 
 
-def _corpus_scores(
-    metric: SacrebleuMetric, references: Texts, hypotheses: Texts, meaning: str
+def _bleu_scores(
+    metric: SacrebleuMetric, references: Sequence[Texts], hypotheses: Texts
 ) -> list[Score]:
-    result = metric.corpus_score(list(hypotheses), [list(references)])
+    result = metric.corpus_score(list(hypotheses), [list(each) for each in references])
+    precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
+    # Blank references count no words where the translation has none, either.
+    ratio = result.sys_len / result.ref_len if result.ref_len else 0.0
+    details = (
+        f"{precisions} BP {result.bp:.3f} length ratio {ratio:.3f} "
+        f"({result.sys_len}/{result.ref_len})"
+    )
+    return [Score("BLEU", result.score, str(metric.get_signature()), details, _BLEU)]
+
+
+def _corpus_scores(
+    metric: SacrebleuMetric, references: Sequence[Texts], hypotheses: Texts, meaning: str
+) -> list[Score]:
+    result = metric.corpus_score(list(hypotheses), [list(each) for each in references])
     signature = str(metric.get_signature())
     return [Score(result.name, float(result.score), signature, meaning=meaning)]
 

@@ -81,15 +81,23 @@ def p_value(beyond: Bool[np.ndarray, " r"]) -> float:
 
 
 def sentence_statistics(
-    metric: SacrebleuMetric, hypotheses: Sequence[str], references: Sequence[str]
+    metric: SacrebleuMetric,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    further: Sequence[Sequence[str]] = (),
 ) -> Float[np.ndarray, "n s"]:
-    """Returns a row of statistics for each sentence; their sum determines the corpus score."""
-    if len(hypotheses) != len(references):
-        raise UntoldError(
-            f"{len(hypotheses)} translations but {len(references)} references: line by line they "
-            "must belong together"
-        )
-    rows = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
+    """Returns a row of statistics for each sentence; their sum determines the corpus score.
+
+    `further` holds more references of each sentence.
+    """
+    sets = [list(texts) for texts in (references, *further)]
+    for texts in sets:
+        if len(hypotheses) != len(texts):
+            raise UntoldError(
+                f"{len(hypotheses)} translations but {len(texts)} references: line by line they "
+                "must belong together"
+            )
+    rows = metric._extract_corpus_statistics(list(hypotheses), sets)
     return np.asarray(rows, dtype=np.float64)
 
 

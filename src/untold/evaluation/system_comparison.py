@@ -41,6 +41,7 @@ class ParallelText:
     name: str
     sources: Sequence[str]
     references: Sequence[str]
+    further_references: Sequence[Sequence[str]] = ()  # of the same sentences
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,10 @@ def _statistics(
     """Returns an array (run, sentence, statistic) for each test set."""
     return [
         np.stack(
-            [sentence_statistics(metric, run[number], test.references) for run in system.texts]
+            [
+                sentence_statistics(metric, run[number], test.references, test.further_references)
+                for run in system.texts
+            ]
         )
         for number, test in enumerate(tests)
     ]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from untold.config import Config, DataConfig
 from untold.corpus.codec import TextCodec
 from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
+from untold.corpus.readers import Pair
 from untold.corpus.store import Store, prepare
-from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.corpus.tokenizer import Tokenizers, lines_to_learn_from, train_tokenizers
 from untold.corpus.vocabulary_training import LONGEST_WORD, has_long_word
 from untold.durable import new_directory, verify_directory
 from untold.errors import UntoldError
@@ -62,7 +63,8 @@ def prepare_data(
 
     Without tokenizers it trains them, or loads those of an earlier start. Each corpus is read once.
     """
-    root, limits = Path(config.data.root), Limits(config.data.max_tokens, config.data.max_ratio)
+    data = config.data
+    root, limits = Path(data.root), Limits(data.max_tokens, data.max_ratio, data.max_words)
     with CorpusText(config.data.train, root, run) as text:
         if tokenizers is None:
             tokenizers = prepare_tokenizers(config, text, run, say)
@@ -94,10 +96,15 @@ def prepare_tokenizers(
     if _has(directory, fingerprint):
         return Tokenizers.load(directory)
     long_words = _LongWords()
-    sides = (_lines(text, number, config.data.lowercase, long_words) for number in (0, 1))
-    text.count()  # reads the corpus, which shows its own progress
+    count = text.count()  # reads the corpus, which shows its own progress
+    most = lines_to_learn_from(config.tokenizer)
+
+    def lines(side: int) -> Iterator[str]:
+        pairs = _evenly_spaced(text.pairs(), count, most)
+        return _lines(pairs, side, config.data.lowercase, long_words)
+
     with task("learning the vocabulary"):
-        tokenizers = train_tokenizers(config.tokenizer, *sides)
+        tokenizers = train_tokenizers(config.tokenizer, lines(0), lines(1))
     if long_words.lines:
         say(str(long_words))
     with new_directory(directory, replace=True) as unfinished:
@@ -125,8 +132,20 @@ class _LongWords:
         )
 
 
-def _lines(text: CorpusText, side: int, lowercase: bool, long_words: _LongWords) -> Iterator[str]:
-    for pair in text.pairs():
+def _evenly_spaced(pairs: Iterable[Pair], count: int, most: int) -> Iterator[Pair]:
+    """Yields all pairs, or `most` of them from all over the corpus.
+
+    The beginning of a large corpus is often of one kind: WMT begins with a parliament.
+    """
+    for number, pair in enumerate(pairs):
+        if count <= most or (number + 1) * most // count > number * most // count:
+            yield pair
+
+
+def _lines(
+    pairs: Iterable[Pair], side: int, lowercase: bool, long_words: _LongWords
+) -> Iterator[str]:
+    for pair in pairs:
         line = (pair.source, pair.target)[side]
         if has_long_word(line):
             long_words.note(f"{pair.file}:{pair.line}")

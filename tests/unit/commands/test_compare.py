@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.commands import compared_runs as module
 from untold.commands.compare import compare
 from untold.commands.compared_runs import ComparedRuns, read_families, read_tests
 from untold.errors import UntoldError
 from untold.evaluation.metrics import corpus_scores
+from untold.experiments import run_speeds
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.translator import load
@@ -122,7 +122,7 @@ def test_training_is_timed_on_the_same_pairs_in_batches_of_the_baseline_s_size(
             assert batch.labels.numel() <= 60 or len(batch.labels) == 1  # train.batch_tokens
             return 1.0
 
-    monkeypatch.setattr(module, "TimedUpdates", Recorder)
+    monkeypatch.setattr(run_speeds, "TimedUpdates", Recorder)
     compared([folder / "plain", folder / "gdr"], both_sets(folder)[1:], rounds=1)
     one, other = seen.values()
     assert sorted(one) == sorted(other) and len(one) == 4  # two updates to warm up, two timed
@@ -159,12 +159,23 @@ def test_test_sets_that_do_not_fit_are_errors(tmp_path):
         ([], "no test set"),
         ([f"x={two}"], "write it as NAME=SOURCE,REFERENCE"),
         ([f"{two},{two}"], "write it as NAME=SOURCE,REFERENCE"),
+        ([f"x={two},"], "write it as NAME=SOURCE,REFERENCE"),
         ([f"x={two},{three}"], "two has 2 lines and .*three has 3"),
+        ([f"x={two},{two},{three}"], "two has 2 lines and .*three has 3"),
         ([f"x={two},{two}", f"x={three},{three}"], "two test sets are called x"),
         ([f"x={tmp_path / 'absent'},{two}"], "absent: No such file"),
     ):
         with pytest.raises(UntoldError, match=message):
             read_tests(given)
+
+
+def test_a_test_set_may_have_several_references(tmp_path):
+    for name, text in (("source", "s\nt\n"), ("one", "a\nb\n"), ("two", "c\nd\n")):
+        (tmp_path / name).write_text(text)
+    given = ",".join(str(tmp_path / name) for name in ("source", "one", "two", "one"))
+    (test,) = read_tests([f"x={given}"])
+    assert (test.sources, test.references) == (["s", "t"], ["a", "b"])
+    assert test.further_references == [["c", "d"], ["a", "b"]]
 
 
 def test_other_mistakes_are_found_before_anything_is_translated(folder, compared, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from untold.corpus.filters import FilterReport, Limits, reason_to_drop
+from untold.corpus.filters import FilterReport, Limits, has_too_many_words, reason_to_drop
 from untold.errors import UntoldError
 
 
@@ -32,10 +32,26 @@ def test_without_a_ratio_lengths_may_differ_freely():
     assert reason_to_drop(1, 10, Limits(max_tokens=10)) is None
 
 
-@pytest.mark.parametrize(("tokens", "ratio"), [(0, None), (10, 0.5)])
-def test_limits_that_leave_nothing_are_refused(tokens, ratio):
+@pytest.mark.parametrize(
+    ("texts", "too_many"),
+    [
+        (("a b c", "a"), False),
+        (("a", "a b c"), False),
+        (("a b c d", "a"), True),
+        (("a", "a b c d"), True),
+        (("  a  b\t c  ", "x" * 99), False),  # blanks part words and are none
+        (("一 二 三 四", "a"), True),
+    ],
+)
+def test_words_of_either_side_are_limited(texts, too_many):
+    assert has_too_many_words(texts, Limits(max_tokens=10, max_words=3)) == too_many
+    assert not has_too_many_words(texts, Limits(max_tokens=10))
+
+
+@pytest.mark.parametrize(("tokens", "ratio", "words"), [(0, None, 9), (9, 0.5, 9), (9, None, 0)])
+def test_limits_that_leave_nothing_are_refused(tokens, ratio, words):
     with pytest.raises(UntoldError):
-        Limits(max_tokens=tokens, max_ratio=ratio)
+        Limits(max_tokens=tokens, max_ratio=ratio, max_words=words)
 
 
 def test_the_report_reads_as_a_sentence():

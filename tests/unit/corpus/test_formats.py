@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from untold.config import CorpusConfig
+from untold.corpus.raw.lcsts import read_lcsts
 from untold.corpus.readers import fingerprint_corpus, read_pairs
 from untold.corpus.tables import CORPUS_FORMATS, Pair, read_jsonl, read_parquet, read_tsv
 from untold.errors import UntoldError
@@ -82,6 +83,7 @@ def test_a_format_that_yields_nonsense_is_named(tmp_path, yielded, message):
 SCRIPT = """
 import json, pathlib, sys
 from untold.config import CorpusConfig
+from untold.corpus.raw.lcsts import read_lcsts
 from untold.corpus.readers import fingerprint_corpus, read_pairs
 root = pathlib.Path(sys.argv[1])
 corpus = CorpusConfig(path="memory.csv", columns=("en", "de"))
@@ -114,21 +116,22 @@ def test_the_built_in_formats_are_in_the_registry_and_on_the_page():
     assert CORPUS_FORMATS["tsv"] is read_tsv
     assert CORPUS_FORMATS["jsonl"] is read_jsonl
     assert CORPUS_FORMATS["parquet"] is read_parquet
+    assert CORPUS_FORMATS["lcsts"] is read_lcsts
     for name in CORPUS_FORMATS.names:
         assert f'`path = "x.{name}"`' in PAGE
 
 
-KNOWN = r"a table is \.tsv, \.tsv\.gz, \.jsonl, \.jsonl\.gz"
+KNOWN = r"a table is \.tsv, \.tsv\.gz, \.jsonl, \.jsonl\.gz, \.parquet, \.lcsts"
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t", "t.gz", "t.parquet.gz"])
 def test_an_unknown_suffix_gets_the_known_ones(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(UntoldError, match=rf"{name}: {KNOWN} or \.parquet; give plain text"):
+    with pytest.raises(UntoldError, match=rf"{name}: {KNOWN} or \.lcsts\.gz; give plain text"):
         contents(CorpusConfig(path=name), tmp_path)
 
 
 def test_an_unknown_suffix_gets_the_registered_ones_too(tmp_path, registered):
     (tmp_path / "t.cvs").write_bytes(b"")
-    with pytest.raises(UntoldError, match=rf"{KNOWN}, \.parquet or \.csv; give plain text"):
+    with pytest.raises(UntoldError, match=rf"{KNOWN}, \.lcsts\.gz or \.csv; give plain text"):
         contents(CorpusConfig(path="t.cvs"), tmp_path)

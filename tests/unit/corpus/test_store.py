@@ -78,6 +78,24 @@ def test_pairs_come_back_with_their_lines_and_drops_are_counted(tmp_path):
         store.pair(-1)
 
 
+def test_words_are_limited_besides_pieces_and_counted_with_the_long_ones(tmp_path):
+    given = pairs(("a b c", "a"), ("a b c d", "a"), ("a", "a b c d"), ("abcdefgh", "abcdefgh"))
+    limits = Limits(max_tokens=10, max_words=3)
+    store = build_store(tmp_path / "s", given, encoder(), limits, {})
+    assert texts(store) == [("a b c", "a"), ("abcdefgh", "abcdefgh")]
+    assert store.report == FilterReport(2, {"too long": 2})
+
+
+def test_the_description_of_a_store_without_a_limit_of_words_is_that_of_older_versions(
+    tmp_path, corpus
+):
+    for words, keys in ((None, set()), (7, {"max_words"})):
+        limits = Limits(max_tokens=10, max_words=words)
+        prepare(tmp_path / "s", (corpus,), tmp_path, encoder(), limits)
+        described = json.loads((tmp_path / "s" / "store.json").read_bytes())["fingerprint"]
+        assert set(described["limits"]) == {"max_tokens", "max_ratio"} | keys
+
+
 def test_the_stored_ids_cannot_be_changed(tmp_path):
     store = build_store(tmp_path / "s", pairs(("a", "b")), encoder(), LIMITS, {})
     with pytest.raises(ValueError, match="read-only"):
@@ -192,12 +210,13 @@ def test_prepare_reuses_what_fits_and_makes_the_rest_again(tmp_path, corpus):
         {"fingerprint": "2"},
         {"lowercase": True},
         {"limits": Limits(max_tokens=9)},
+        {"limits": Limits(max_tokens=9, max_words=5)},
         {"corpora": (corpus, corpus)},
     ):
         changed, calls = run(**change)
         assert calls == 1, change
         seen.add(changed.fingerprint)
-    assert len(seen) == 5
+    assert len(seen) == 6
     (tmp_path / "en").write_bytes(b"One\nTwo!\n")
     changed, calls = run()
     assert (texts(changed)[1], calls) == (("Two!", "Zwei"), 1)

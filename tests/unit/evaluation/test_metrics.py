@@ -94,14 +94,15 @@ def test_a_new_metric_is_known_to_evaluation_and_rewards_at_once(exact: None) ->
     reward = make_reward(config.train.sequence, "none")
     assert reward(["", ""], REFERENCES, HYPOTHESES) == [0.0, 1.0]
     assert "exact" not in metrics_with("sacrebleu_metric")
-    with pytest.raises(UntoldError, match="known: bleu, chrf, ter, rouge, cdr, exact"):
+    with pytest.raises(UntoldError, match="known: bleu, chrf, ter, rouge, cdr, multi-bleu, exact"):
         corpus_scores(HYPOTHESES, REFERENCES, ["gleu"])  # it has no score of a corpus
 
 
 def test_every_shipped_metric_has_the_methods_that_commands_ask_for() -> None:
-    assert metrics_with("corpus_scores") == ("bleu", "chrf", "ter", "rouge", "cdr")
+    assert metrics_with("corpus_scores") == ("bleu", "chrf", "ter", "rouge", "cdr", "multi-bleu")
     assert metrics_with("sentence_scores") == ("bleu", "gleu", "chrf", "rouge", "cdr")
-    assert metrics_with("sacrebleu_metric") == ("bleu", "chrf")
+    assert metrics_with("sacrebleu_metric") == ("bleu", "chrf", "multi-bleu")
+    assert metrics_with("multi_reference_scores") == ("bleu", "chrf", "ter", "multi-bleu")
     assert not metric_has("meteor", "corpus_scores")
 
 

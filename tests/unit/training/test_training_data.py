@@ -1,12 +1,15 @@
 """Tokenizers and stores of a run: made once, found again, made anew when anything changed."""
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from toys import toy_config, write_corpus
 from untold.corpus import corpus_text
+from untold.corpus import tokenizer as tokenizer_module
 from untold.corpus.corpus_text import CorpusText
+from untold.corpus.readers import Pair
 from untold.errors import UntoldError
 from untold.training import training_data as module
 from untold.training.training_data import prepare_data
@@ -138,3 +141,33 @@ def test_every_corpus_is_read_once_for_tokenizers_stores_and_validation(
     again = prepare_data(config, None, tmp_path / "run", lambda line: None)
     assert again.tokenizers.fingerprint == data.tokenizers.fingerprint
     assert read[2:] == [config.data.valid], "a prepared corpus is opened; validation needs its text"
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_large_corpus_gives_lines_from_all_over_it_to_the_vocabulary(
+    tmp_path, monkeypatch, joint
+):
+    """A second corpus of other letters, behind the lines that are enough, is learnt from, too."""
+    for side in ("src", "tgt"):
+        for name, word in (("first", "abc"), ("second", "xyz")):
+            (tmp_path / f"{name}.{side}").write_text(f"{word}\n" * 300)
+    corpora = [{"source": f"{n}.src", "target": f"{n}.tgt"} for n in ("first", "second")]
+    config = toy_config(
+        tmp_path,
+        data={"train": corpora},
+        tokenizer={"kind": "char", "size": 30, "joint": joint},
+    )
+    monkeypatch.setattr(tokenizer_module, "_SENTENCES_ENOUGH", 202)  # sentencepiece needs 101
+    tokenizers = prepare_tokenizers(config, tmp_path / "run")
+    for tokenizer in (tokenizers.source, tokenizers.target):
+        assert tokenizer.special_ids.unk not in tokenizer.encode(["abcxyz"])[0]
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 19, 20, 21, 95, 1000])
+def test_evenly_spaced_pairs_are_as_many_as_asked_for_and_nowhere_far_apart(count):
+    pairs = [Pair("a", "b", line, "f") for line in range(count)]
+    chosen = [pair.line for pair in module._evenly_spaced(pairs, count, 10)]
+    assert len(chosen) == min(count, 10)
+    gaps = {later - earlier for earlier, later in itertools.pairwise(chosen)}
+    assert max(gaps, default=1) - min(gaps, default=1) <= 1
+    assert chosen == sorted(set(chosen))

@@ -1,0 +1,1 @@
+"""Readers of corpora in the files that their publishers ship."""
