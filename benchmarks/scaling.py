@@ -27,6 +27,7 @@ from contenders import UntoldTraining, shape
 from race import Race, Table, take_turns, write_json
 from searchers import SourceBatch, Untold
 from untold.models.build import build_model
+from untold.prepared import prepare
 from untold.threads import count_others
 from workload import small_workload, training_batches
 
@@ -78,7 +79,7 @@ def jobs(preset: str) -> dict[str, Callable[[], object]]:
     (batch,) = training_batches(workload, 1024, 1)
     training = UntoldTraining(shape(preset, 0.1), VOCABULARY, workload)
     model = build_model(shape(preset, 0.0).model, (VOCABULARY, VOCABULARY), shared=True)
-    searcher, found = Untold(model, 4), {UPDATE: lambda: training.update(batch)}
+    searcher, found = Untold(prepare(model), 4), {UPDATE: lambda: training.update(batch)}
     for name, count in SENTENCES.items():
         source = SourceBatch([[*range(7, 21), 3]] * count, 15)
         found[name] = lambda source=source: searcher.search(source)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untold.native import in_parts, load
+from untold.native import load
 
 __all__ = ["COLUMN", "best_tokens", "top", "top_in_torch"]
 
@@ -46,11 +46,8 @@ def top(
     *many, size = log_probs.shape
     values = log_probs.new_empty(*many, count)
     tokens = torch.empty(*many, count, dtype=torch.long)
-    found, address = (values.data_ptr(), tokens.data_ptr()), log_probs.data_ptr()
-    in_parts(
-        lambda first, last: kernels.largest(address, size, count, first, last, *found),
-        log_probs.numel() // size,
-    )
+    rows, addresses = log_probs.numel() // size, (values.data_ptr(), tokens.data_ptr())
+    kernels.largest(log_probs.data_ptr(), size, count, rows, *addresses)
     return values, tokens
 
 

@@ -1,5 +1,5 @@
 """Kernels in C, for what torch needs dozens of calls for; everything works without them."""
 
-from untold.native.library import in_parts, load
+from untold.native.library import load
 
-__all__ = ["in_parts", "load"]
+__all__ = ["load"]

@@ -44,14 +44,12 @@ INLINED void attend_by_width(const float *query, const struct seen *seen, long h
   else attend(query, seen, heads, width, shares, out);
 }
 
-/* Writes the keys and values of a new token for the rows from `first` to `last`, and lets each row
-attend to what it has read. `shares` has room for (heads, count + 1). */
+/* Writes the keys and values of each row's new token, and lets each row attend to what it has read. `shares` has room for (heads, count + 1). */
 CLONED void untold_read_past(const struct shape *shape, long layer, const float *qkv,
-                             const struct past *past, long first, long last, float *shares,
-                             float *out) {
+                             const struct past *past, long rows, float *shares, float *out) {
   long width = shape->width, stride = 2 * width;
   float *base = past->tokens + layer * past->capacity * stride;
-  for (long r = first; r < last; r++) {
+  for (long r = 0; r < rows; r++) {
     const float *own = qkv + r * 3 * width;
     int32_t *path = past->path + r * past->room;
     path[past->count] = (int32_t)(past->next + r);
@@ -61,14 +59,14 @@ CLONED void untold_read_past(const struct shape *shape, long layer, const float 
   }
 }
 
-/* Lets the rows from `first` to `last` attend to their sources. `means` gets the mean share of each
+/* Lets each row attend to its source. `means` gets the mean share of each
 source position, (rows, length), unless it is NULL. */
 CLONED void untold_read_source(const struct shape *shape, long layer, const float *queries,
-                               const struct sources *from, long first, long last, float *shares,
-                               float *out, float *means, long length) {
+                               const struct sources *from, long rows, float *shares, float *out,
+                               float *means, long length) {
   long width = shape->width, heads = shape->heads;
   const float *base = from->keys_values + layer * 2 * width;
-  for (long r = first; r < last; r++) {
+  for (long r = 0; r < rows; r++) {
     long sentence = from->sentences[r / from->beams];
     long start = from->starts[sentence], count = from->starts[sentence + 1] - start;
     struct seen seen = {base, base + width, shape->layers * 2 * width, 0, start, count};
@@ -82,11 +80,11 @@ CLONED void untold_read_source(const struct shape *shape, long layer, const floa
   }
 }
 
-/* Lets the positions of the sentences from `first` to `last` attend to their own sentence. */
+/* Lets the positions of each sentence attend to their own sentence. */
 CLONED void untold_read_own(const struct shape *shape, const float *qkv, const int64_t *starts,
-                            long first, long last, float *shares, float *out) {
+                            long sentences, float *shares, float *out) {
   long width = shape->width, heads = shape->heads;
-  for (long s = first; s < last; s++)
+  for (long s = 0; s < sentences; s++)
     for (long r = starts[s]; r < starts[s + 1]; r++) {
       struct seen seen = {qkv + width, qkv + 2 * width, 3 * width, 0, starts[s],
                           starts[s + 1] - starts[s]};

@@ -95,11 +95,11 @@ void untold_multiply(const struct linear *layer, const float *x, float *y, long 
 void untold_multiply_bytes(const struct linear *layer, const float *x, float *y, long rows,
                            enum after after);
 void untold_read_past(const struct shape *shape, long layer, const float *qkv,
-                      const struct past *past, long first, long last, float *shares, float *out);
+                      const struct past *past, long rows, float *shares, float *out);
 void untold_read_source(const struct shape *shape, long layer, const float *queries,
-                        const struct sources *from, long first, long last, float *shares,
-                        float *out, float *means, long length);
-void untold_read_own(const struct shape *shape, const float *qkv, const int64_t *starts, long first,
-                     long last, float *shares, float *out);
+                        const struct sources *from, long rows, float *shares, float *out,
+                        float *means, long length);
+void untold_read_own(const struct shape *shape, const float *qkv, const int64_t *starts,
+                     long sentences, float *shares, float *out);
 
 #endif

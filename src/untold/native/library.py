@@ -1,17 +1,15 @@
 """Loads the compiled kernels, and declares their structures and functions as kernels.h does.
 
 `pip install` compiles them where there is a C compiler. Where there is none, or where a user sets
-UNTOLD_NATIVE=0, `load` returns None and torch computes everything, more slowly.
+UNTOLD_NATIVE=0, `load` returns None and torch computes everything, more slowly. The kernels have no
+threads of their own: beside torch's, which spin while they wait, theirs were slower than one.
 """
 
 import ctypes
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-
-import torch
 
 __all__ = [
     "Folded",
@@ -24,11 +22,8 @@ __all__ = [
     "RoutedRows",
     "Shape",
     "Sources",
-    "in_parts",
     "load",
 ]
-
-_SMALLEST_PART = 32  # rows: a thread is not worth fewer
 
 _long, _pointer = ctypes.c_long, ctypes.c_void_p
 
@@ -123,13 +118,13 @@ class Kernels:
         self.has_bytes = bool(has_bytes())  # 8-bit products that are faster than floats
         p, n = _pointer, _long
         self.multiply = declared("multiply", p, p, p, n, ctypes.c_int)
-        self.read_past = declared("read_past", p, n, p, p, n, n, p, p)
-        self.read_source = declared("read_source", p, n, p, p, n, n, p, p, p, n)
-        self.read_own = declared("read_own", p, p, p, n, n, p, p)
+        self.read_past = declared("read_past", p, n, p, p, n, p, p)
+        self.read_source = declared("read_source", p, n, p, p, n, p, p, p, n)
+        self.read_own = declared("read_own", p, p, p, n, p, p)
         self.decode = declared("decode", p, p, p, p, p, p, p, p, n, p, n, n)
         self.encode = declared("encode", p, p, p, p, n, p, p, p)
-        self.route = declared("route", p, p, p, n, n, p)
-        self.largest = declared("largest", p, n, n, n, n, p, p)
+        self.route = declared("route", p, p, p, n, p)
+        self.largest = declared("largest", p, n, n, n, p, p)
 
 
 @cache
@@ -143,18 +138,3 @@ def load() -> Kernels | None:
         except (OSError, AttributeError):  # made for another system, or by another version
             continue
     return None
-
-
-@cache
-def _workers(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "untold-kernels")
-
-
-def in_parts(run: Callable[[int, int], None], rows: int) -> None:
-    """Runs a kernel over ranges of rows, with as many threads as torch may use."""
-    threads = min(torch.get_num_threads(), rows // _SMALLEST_PART)
-    if threads < 2:
-        run(0, rows)
-        return
-    edges = [rows * part // threads for part in range(threads + 1)]
-    list(_workers(threads).map(run, edges[:-1], edges[1:]))

@@ -18,11 +18,10 @@ INLINED void insert(float *values, int64_t *places, long count, float value, lon
   places[k] = place;
 }
 
-/* Finds the `count` largest numbers of each row from `first` to `last`, largest first, and their
-places; of equal ones those further to the left. Numbers of -INFINITY are found last. */
-CLONED void untold_largest(const float *numbers, long size, long count, long first, long last,
+/* Finds the `count` largest numbers of each row, largest first, and their places; of equal ones those further to the left. Numbers of -INFINITY are found last. */
+CLONED void untold_largest(const float *numbers, long size, long count, long rows,
                            float *values, int64_t *places) {
-  for (long r = first; r < last; r++) {
+  for (long r = 0; r < rows; r++) {
     const float *row = numbers + r * size;
     float *best = values + r * count;
     int64_t *where = places + r * count;

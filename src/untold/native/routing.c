@@ -94,10 +94,10 @@ INLINED void route_row(const struct folded *from, const struct routed *io, long 
   }
 }
 
-/* Routes the source words for the rows from `first` to `last`. */
+/* Routes the source words as each row sees them. */
 CLONED void untold_route(const struct folded *from, const struct sources *sources,
-                         const struct routed *io, long first, long last, float *room) {
-  for (long r = first; r < last; r++) {
+                         const struct routed *io, long rows, float *room) {
+  for (long r = 0; r < rows; r++) {
     long sentence = sources->sentences[r / sources->beams];
     long count = sources->starts[sentence + 1] - sources->starts[sentence];
     route_row(from, io, sentence, count, r, room);

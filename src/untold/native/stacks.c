@@ -28,11 +28,11 @@ void untold_decode(const struct shape *shape, const struct decoder_layer *layers
     const struct decoder_layer *layer = layers + number;
     norm_rows(shape, &layer->self_norm, x, room->normed, rows);
     untold_multiply(&layer->qkv, room->normed, room->wide, rows, KEEP);
-    untold_read_past(shape, number, room->wide, past, 0, rows, room->shares, room->context);
+    untold_read_past(shape, number, room->wide, past, rows, room->shares, room->context);
     untold_multiply(&layer->out, room->context, x, rows, ADD);
     norm_rows(shape, &layer->cross_norm, x, room->normed, rows);
     untold_multiply(&layer->query, room->normed, room->wide, rows, KEEP);
-    untold_read_source(shape, number, room->wide, from, 0, rows, room->shares, room->context,
+    untold_read_source(shape, number, room->wide, from, rows, room->shares, room->context,
                        number == explained ? means : 0, length);
     untold_multiply(&layer->cross_out, room->context, x, rows, ADD);
     feed_forward(shape, &layer->ffn_norm, &layer->inner, &layer->outer, x, room, rows);
@@ -49,7 +49,7 @@ void untold_encode(const struct shape *shape, const struct encoder_layer *layers
     const struct encoder_layer *layer = layers + number;
     norm_rows(shape, &layer->self_norm, x, room->normed, rows);
     untold_multiply(&layer->qkv, room->normed, room->wide, rows, KEEP);
-    untold_read_own(shape, room->wide, starts, 0, sentences, room->shares, room->context);
+    untold_read_own(shape, room->wide, starts, sentences, room->shares, room->context);
     untold_multiply(&layer->out, room->context, x, rows, ADD);
     feed_forward(shape, &layer->ffn_norm, &layer->inner, &layer->outer, x, room, rows);
   }

@@ -22,11 +22,13 @@ from untold.errors import UntoldError
 from untold.prepared.linear_layouts import (
     BYTES,
     FLOAT_LAYOUTS,
+    INT8,
     INT8_PANELS,
     LAYOUTS,
     PANELS,
     Apply,
     LinearWeight,
+    has_onednn_int8,
 )
 
 __all__ = ["LaidOut", "rows_class"]
@@ -36,6 +38,7 @@ _CLASSES = (1, 4, 16, 64, 256)  # numbers of rows that are measured
 _GAIN = 0.9  # another layout must need less than this share of the first one's time
 _SMALL = 32_768  # weights of fewer numbers are not measured: calling costs more than computing
 _LARGE = 131_072  # smaller weights stay in float32: rounding their inputs costs more than it saves
+_FEW = 4  # rows that one thread multiplies by 8-bit weights as fast as several
 _MOST_INPUTS = 8192  # of 8-bit weights, as in kernels.h
 
 
@@ -71,16 +74,19 @@ class LaidOut:
         """Returns all layers but the last for our own kernel; None if it cannot run them."""
         if PANELS not in FLOAT_LAYOUTS or (self._int8 and BYTES != INT8_PANELS):
             return None
-        layouts = self._byte_layouts(PANELS) if self._int8 else [PANELS] * len(self._layers)
+        layouts = self._byte_layouts(PANELS, 1) if self._int8 else [PANELS] * len(self._layers)
         return [self._packing(place, layout) for place, layout in enumerate(layouts[:-1])]
 
-    def _byte_layouts(self, small: str) -> list[str]:
-        return [BYTES if _is_large(layer.shape) else small for layer in self._layers]
+    def _byte_layouts(self, small: str, size: int) -> list[str]:
+        """Chooses for all layers; many rows are worth torch's threads, which our kernel lacks."""
+        threads = size > _FEW and torch.get_num_threads() > 1 and has_onednn_int8()
+        large = INT8 if threads else BYTES
+        return [large if _is_large(layer.shape) else small for layer in self._layers]
 
     def _choose(self, size: int) -> list[Apply]:
         shapes = [layer.shape for layer in self._layers]
         if self._int8:
-            layouts = self._byte_layouts(FLOAT_LAYOUTS[0])
+            layouts = self._byte_layouts(FLOAT_LAYOUTS[0], size)
             return [self._packing(place, each) for place, each in enumerate(layouts)]
         large = {shape for shape in shapes if shape[0] * shape[1] >= _SMALL}
         chosen = _recorded(large, size)

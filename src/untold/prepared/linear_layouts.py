@@ -15,14 +15,14 @@ import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int8
 from torch import Tensor
 
-from untold.native import in_parts, load
+from untold.native import load
 from untold.native.library import Linear
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "LinearWeight",
     "PanelLinear",
     "has_int8",
+    "has_onednn_int8",
 ]
 
 Apply = Callable[[Tensor], Tensor]  # from rows (r i) to rows (r o)
@@ -61,8 +62,12 @@ class LinearWeight:
 
 def has_int8() -> bool:
     """Tells if 8-bit numbers are multiplied here, by our kernel or by torch, without errors."""
-    if BYTES == INT8_PANELS:
-        return True
+    return BYTES == INT8_PANELS or has_onednn_int8()
+
+
+@cache
+def has_onednn_int8() -> bool:
+    """Tells if torch multiplies 8-bit numbers here, without cutting off large sums."""
     names = ("qlinear_prepack", "qlinear_pointwise")
     if not all(hasattr(torch.ops.onednn, name) for name in names):
         return False
@@ -142,15 +147,9 @@ class PanelLinear:
 
     def __call__(self, x: Float[Tensor, "r i"]) -> Float[Tensor, "r o"]:
         """Multiplies rows by the weight and adds the bias."""
-        x, (rows, inputs) = x.contiguous(), x.shape
-        y = x.new_empty(rows, self.outputs)
-        begin, end = x.data_ptr(), y.data_ptr()
-
-        def part(first: int, last: int) -> None:
-            own = begin + 4 * first * inputs, end + 4 * first * self.outputs
-            self._multiply(self._address, *own, last - first, 0)
-
-        in_parts(part, rows)
+        x = x.contiguous()
+        y = x.new_empty(len(x), self.outputs)
+        self._multiply(self._address, x.data_ptr(), y.data_ptr(), len(x), 0)
         return y
 
 

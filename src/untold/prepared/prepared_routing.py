@@ -27,7 +27,7 @@ from torch import Tensor
 from untold.models.capsule_routing import DotAgreement, GuidedRouting, RoutingPrior
 from untold.models.past_future import LinearFusion, PastFuture
 from untold.native import load
-from untold.native.library import Folded, RoutedRows, in_parts
+from untold.native.library import Folded, RoutedRows
 from untold.prepared.ragged_source import RaggedSource
 from untold.prepared.row_attention import native_sources
 
@@ -141,17 +141,14 @@ class PreparedRouting:
         shares = states.new_empty(b, n, length, 3)
         inputs = states.data_ptr(), last.data_ptr(), None if covered is None else covered.data_ptr()
         outputs = spoken.data_ptr(), holistic.data_ptr(), shares.data_ptr()
-        common = (
+        room = torch.empty(3 * (1 + len(self._categories)) * length)
+        kernels.route(
             ctypes.byref(self._native_folded(source)),
             ctypes.byref(native_sources(source, b * n)),
             ctypes.byref(RoutedRows(*inputs, *outputs)),
+            b * n,
+            room.data_ptr(),
         )
-
-        def part(first: int, final: int) -> None:
-            room = torch.empty(3 * (1 + len(self._categories)) * length)
-            kernels.route(*common, first, final, room.data_ptr())
-
-        in_parts(part, b * n)
         return RoutedStep(holistic, shares, spoken)
 
     def _native_folded(self, source: RaggedSource) -> Folded:

@@ -20,6 +20,7 @@ __all__ = ["LayerParts", "PreparedNorm", "PreparedStack", "Program"]
 
 _FEW = 8  # rows: the kernel reads weights of any size as fast as memory gives them
 _SOME = 32  # rows: it is as fast as oneDNN where the weights are small
+_FEW_THREADS = 2  # of torch, which are no faster than one of the kernel
 _SMALL = 4_000_000  # numbers in all weights: calling torch takes longer than computing
 
 
@@ -87,7 +88,7 @@ class PreparedStack:
         kernels, small = load(), self._size <= _SMALL
         if kernels is None or not self._parts or rows > (_SOME if small else _FEW):
             return None
-        if not small and torch.get_num_threads() > 1:  # the kernel has one
+        if not small and torch.get_num_threads() > _FEW_THREADS:
             return None
         if self._native is None:
             found = self._linears.in_panels()

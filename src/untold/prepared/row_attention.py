@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untold.native.library import Kernels, Past, Shape, Sources, in_parts
+from untold.native.library import Kernels, Past, Shape, Sources
 from untold.prepared.hypothesis_memory import HypothesisMemory
 from untold.prepared.ragged_source import RaggedRows, RaggedSource
 
@@ -45,14 +45,9 @@ class RowAttention:
         out = qkv.new_empty(len(qkv), self.shape.width)
         if self._kernels is None:
             return self._gathered_past(layer, qkv, memory, place)
-        past, run = ctypes.byref(native_past(memory, place)), self._kernels.read_past
-        common = ctypes.byref(self.native), layer, qkv.data_ptr(), past
-
-        def part(first: int, last: int) -> None:
-            shares = torch.empty(self.shape.heads * memory.length)
-            run(*common, first, last, shares.data_ptr(), out.data_ptr())
-
-        in_parts(part, len(qkv))
+        past, shares = native_past(memory, place), torch.empty(self.shape.heads * memory.length)
+        common = ctypes.byref(self.native), layer, qkv.data_ptr(), ctypes.byref(past)
+        self._kernels.read_past(*common, len(qkv), shares.data_ptr(), out.data_ptr())
         return out
 
     def source(
@@ -63,29 +58,21 @@ class RowAttention:
             return self._padded_source(layer, queries, source, explain)
         out, length = torch.empty_like(queries), source.rows.longest
         means = queries.new_empty(len(queries), length) if explain else None
-        sources, run = ctypes.byref(native_sources(source, len(queries))), self._kernels.read_source
-        common = ctypes.byref(self.native), layer, queries.data_ptr(), sources
-        pointer = None if means is None else means.data_ptr()
-
-        def part(first: int, last: int) -> None:
-            shares = torch.empty(self.shape.heads * length)
-            run(*common, first, last, shares.data_ptr(), out.data_ptr(), pointer, length)
-
-        in_parts(part, len(queries))
+        sources = native_sources(source, len(queries))
+        shares = torch.empty(self.shape.heads * length)
+        common = ctypes.byref(self.native), layer, queries.data_ptr(), ctypes.byref(sources)
+        found = shares.data_ptr(), out.data_ptr(), None if means is None else means.data_ptr()
+        self._kernels.read_source(*common, len(queries), *found, length)
         return out, means
 
     def own(self, qkv: Float[Tensor, "r w"], rows: RaggedRows) -> Float[Tensor, "r d"]:
         """Lets every position attend to those of its own sentence."""
         if self._kernels is None:
             return self._padded_own(qkv, rows)
-        out, run = qkv.new_empty(len(qkv), self.shape.width), self._kernels.read_own
-        common = ctypes.byref(self.native), qkv.data_ptr(), rows.starts.data_ptr()
-
-        def part(first: int, last: int) -> None:
-            shares = torch.empty(self.shape.heads * rows.longest)
-            run(*common, first, last, shares.data_ptr(), out.data_ptr())
-
-        in_parts(part, len(rows))
+        out = qkv.new_empty(len(qkv), self.shape.width)
+        shares = torch.empty(self.shape.heads * rows.longest)
+        common = ctypes.byref(self.native), qkv.data_ptr(), rows.starts.data_ptr(), len(rows)
+        self._kernels.read_own(*common, shares.data_ptr(), out.data_ptr())
         return out
 
     def _gathered_past(

@@ -3,9 +3,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-from untold.native import in_parts, load
+from untold.native import load
 from untold.native.library import Kernels
 
 
@@ -31,22 +30,3 @@ def test_a_library_of_another_kind_is_refused(tmp_path):
     other.write_bytes(b"not a library")
     with pytest.raises(OSError, match="_kernels"):
         Kernels(other)
-
-
-@pytest.mark.parametrize("rows", [1, 31, 64, 100, 1000])
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_parts_cover_every_row_once(rows, threads, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    seen = []
-    in_parts(lambda first, last: seen.extend(range(first, last)), rows)
-    assert sorted(seen) == list(range(rows))
-
-
-def test_an_error_in_a_part_is_the_callers(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-
-    def fail(first, last):
-        raise ValueError(f"{first} to {last}")
-
-    with pytest.raises(ValueError, match="0 to 32"):
-        in_parts(fail, 64)
