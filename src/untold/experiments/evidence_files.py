@@ -60,9 +60,9 @@ def write_evidence(evidence: Evidence, out: Path) -> list[Path]:
     files[f"{evidence.name}.json"] = (
         json.dumps(record, ensure_ascii=False, indent=1) + "\n"
     ).encode()
-    files |= pictures
-    out.mkdir(parents=True, exist_ok=True)
+    files |= {**pictures, **evidence.files}
     for name, data in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
         durable.write_file(out / name, data)
     return [out / name for name in files]
 

@@ -35,6 +35,7 @@ class Evidence:
     pictures: Sequence[Picture] = ()
     notes: Sequence[str] = ()
     figures: Mapping[str, object] = field(default_factory=dict)  # what was measured, for programs
+    files: Mapping[str, bytes] = field(default_factory=dict)  # others, by their path in the report
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from untold.evaluation.adequacy_sheet import SheetTexts, draw_sheet, key_json, sheet_csv
 from untold.evaluation.bow_overlap import measure_overlap
 from untold.evaluation.cdr import measure_cdr
 from untold.evaluation.separation_report import separation_report
@@ -16,6 +17,7 @@ from untold.experiments.items.score_items import compare_systems, score_notes, s
 from untold.experiments.run_speeds import race_runs
 from untold.experiments.systems import System
 from untold.experiments.workshop import Workshop
+from untold.report.sheets.sheet_page import sheet_page
 
 __all__ = [
     "CoverageItem",
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 _ROUNDS = 3  # of a race for speed
+_RATED = 200  # sentences of a sheet
 
 
 @dataclass(frozen=True)
@@ -155,19 +158,33 @@ class CoverageItem(EvidenceItem):
     def make(self, workshop: Workshop) -> Evidence:
         """Links references and translations by one aligner."""
         corpus, rows, figures = workshop.plan.corpus, [], {}
-        test = corpus.known.tests[0]
+        test, outputs = corpus.known.tests[0], {}
         sources, references = corpus.read(test)
         for system in self.systems:
             job = seeds_of(workshop, system)[0]
-            found = workshop.translations(job, test)
+            outputs[system.name] = found = workshop.translations(job, test)
             figures[system.title] = measured = coverage(workshop, sources, references, found)
             rows.append([system.title, *(number(measured[key], 3) for key in _COVERAGE)])
         table = EvidenceTable("coverage of source words", ["system", *_COVERAGE], rows)
         notes = [
             f"{len(sources)} sentences of {test.name} ({corpus.name}), first seed; one aligner, "
             "trained on the training text, for references and translations",
+            "sheet/raters has a sheet of the same systems for people to fill in; "
+            "untold sheet --aggregate sheet/key.json counts their ratings",
         ]
-        return Evidence(self.name, self.title, self.claim, [table], (), notes, figures)
+        files = _sheet(SheetTexts(sources, outputs, references))
+        return Evidence(self.name, self.title, self.claim, [table], (), notes, figures, files)
+
+
+def _sheet(texts: SheetTexts) -> dict[str, bytes]:
+    """Draws a sheet on which people rate the systems."""
+    real = sum(bool(line.strip()) for line in texts.source)
+    sheet = draw_sheet(texts, min(_RATED, real), 1)
+    return {
+        "sheet/raters/sheet.csv": sheet_csv(sheet),
+        "sheet/raters/sheet.html": sheet_page(sheet),
+        "sheet/key.json": key_json(sheet),
+    }
 
 
 _COVERAGE = ("macro", "micro", "under", "over", "repeated")
