@@ -137,6 +137,8 @@ class PreparedRouting:
         if kernels is None:
             return self._step_in_torch(source, states, last, covered)
         (b, n, _), length = states.shape, source.rows.longest
+        states, last = states.contiguous(), last.contiguous()
+        covered = None if covered is None else covered.contiguous()
         spoken, holistic = states.new_empty(b * n, length), torch.empty_like(states)
         shares = states.new_empty(b, n, length, 3)
         inputs = states.data_ptr(), last.data_ptr(), None if covered is None else covered.data_ptr()
