@@ -1,7 +1,7 @@
 """How large an experiment is: from a minute on the embedded grammar to the paper's own settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = ["SCALES", "Phase", "Scale"]
 
@@ -15,6 +15,10 @@ class Phase:
     updates: int
     learning_rate: float
     warmup: int
+
+    def longer(self, other: "Phase") -> "Phase":
+        """Returns a phase with the updates of both."""
+        return replace(self, updates=self.updates + other.updates)
 
     def settings(self) -> Settings:
         """Returns a schedule that ends with the last update."""
@@ -59,10 +63,10 @@ SCALES = {
     "smoke": Scale(
         "smoke",
         "a few minutes on one core, on the embedded grammar: everything runs, figures mean little",
-        base=Phase(400, 5e-3, 80),
-        further=Phase(60, 2e-3, 10),
-        recurrent=Phase(150, 5e-3, 20),
-        sequence=Phase(4, 3e-4, 0),
+        base=Phase(300, 5e-3, 60),
+        further=Phase(40, 2e-3, 10),
+        recurrent=Phase(60, 5e-3, 10),
+        sequence=Phase(2, 3e-4, 0),
         settings={
             "model.preset": "tiny",
             "model.dropout": 0.1,
@@ -74,7 +78,7 @@ SCALES = {
         transformer={"model.encoder_layers": 2, "model.decoder_layers": 2},
         pairs=4000,
         vocabulary=1000,
-        sentences=100,
+        sentences=60,
     ),
     "small": Scale(
         "small",

@@ -107,6 +107,8 @@ class Workshop:
         plan, system = self.plan, job.system
         scale, known = plan.scale, plan.corpus.known
         phase = getattr(scale, system.phase)
+        if system.same_size_as is not None:  # it cannot start from the plain model
+            phase = phase.longer(scale.further)
         settings = {**scale.settings, **phase.settings(), **system.settings, "train.seed": job.seed}
         if "model.backbone" not in system.settings:
             settings = {**scale.transformer, **settings}

@@ -97,7 +97,7 @@ def score_table(
 def _over_seeds(baseline: Row, row: Row) -> str:
     """Compares two systems seed by seed: mean, interval and exact sign-flip test."""
     before, after = (dict(enumerate(each.average.values)) for each in (baseline, row))
-    if row is baseline or before.keys() != after.keys():
+    if row is baseline or len(after) == 1 or before.keys() != after.keys():
         return f"n = {len(after)}"
     return str(compare_seeds(before, after))
 
