@@ -63,10 +63,10 @@ SCALES = {
     "smoke": Scale(
         "smoke",
         "a few minutes on one core, on the embedded grammar: everything runs, figures mean little",
-        base=Phase(300, 5e-3, 60),
-        further=Phase(40, 2e-3, 10),
-        recurrent=Phase(60, 5e-3, 10),
-        sequence=Phase(2, 3e-4, 0),
+        base=Phase(250, 5e-3, 50),
+        further=Phase(25, 2e-3, 5),
+        recurrent=Phase(40, 5e-3, 10),
+        sequence=Phase(1, 3e-4, 0),
         settings={
             "model.preset": "tiny",
             "model.dropout": 0.1,
