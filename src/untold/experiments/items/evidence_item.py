@@ -8,7 +8,7 @@ from untold.experiments.evidence_parts import Evidence
 from untold.experiments.systems import System
 from untold.experiments.workshop import Workshop
 
-__all__ = ["EvidenceItem"]
+__all__ = ["EvidenceItem", "SystemsItem"]
 
 
 @dataclass(frozen=True)
@@ -31,3 +31,15 @@ class EvidenceItem(ABC):
     @abstractmethod
     def make(self, workshop: Workshop) -> Evidence:
         """Translates and measures with trained systems."""
+
+
+@dataclass(frozen=True)
+class SystemsItem(EvidenceItem):
+    """An item that is made of some systems."""
+
+    systems: Sequence[System]
+
+    @property
+    def trained(self) -> Sequence[System]:
+        """Returns all systems."""
+        return self.systems

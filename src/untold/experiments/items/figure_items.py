@@ -7,7 +7,7 @@ from functools import partial
 from untold.evaluation.metrics import corpus_scores
 from untold.experiments.charts import ChartLine, bar_chart, line_chart
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, Picture, number
-from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.evidence_item import EvidenceItem, SystemsItem
 from untold.experiments.items.known_links import interesting_pairs
 from untold.experiments.items.score_items import compare_systems, score_notes, score_table, seeds_of
 from untold.experiments.systems import System
@@ -22,15 +22,8 @@ _EDGES = (10, 20, 30, 40, 50, 60)  # source words: the paper's buckets
 
 
 @dataclass(frozen=True)
-class BarItem(EvidenceItem):
+class BarItem(SystemsItem):
     """Compares systems by BLEU, as bars; the first one is the baseline."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Trains, translates and compares."""
@@ -85,15 +78,8 @@ class SweepItem(EvidenceItem):
 
 
 @dataclass(frozen=True)
-class LengthItem(EvidenceItem):
+class LengthItem(SystemsItem):
     """Scores translations by the length of their source: BLEU and length of the output."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Trains, translates and scores every bucket; the test sets are put together."""
@@ -173,16 +159,10 @@ def _table(
 
 
 @dataclass(frozen=True)
-class HeatmapItem(EvidenceItem):
+class HeatmapItem(SystemsItem):
     """Draws what is past and future before each word of a few sentences."""
 
-    systems: Sequence[System]
     sentences: int
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Chooses sentences whose words change their order, or come together, and draws them."""

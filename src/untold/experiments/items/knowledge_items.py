@@ -11,7 +11,7 @@ from untold.evaluation.separation_report import separation_report
 from untold.evaluation.speed_race import Speed
 from untold.evaluation.system_comparison import ParallelText
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
-from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.evidence_item import EvidenceItem, SystemsItem
 from untold.experiments.items.known_links import aligned_pairs, links_note
 from untold.experiments.items.score_items import compare_systems, score_notes, score_table, seeds_of
 from untold.experiments.run_speeds import race_runs
@@ -33,15 +33,8 @@ _RATED = 200  # sentences of a sheet
 
 
 @dataclass(frozen=True)
-class OverlapItem(EvidenceItem):
+class OverlapItem(SystemsItem):
     """Measures r_OL: which words the heads of past and future predict."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Reads the references of the first test set."""
@@ -69,15 +62,8 @@ def _overlap(workshop: Workshop, job: Any, pairs: Sequence[tuple[str, str]]) -> 
 
 
 @dataclass(frozen=True)
-class SeparationItem(EvidenceItem):
+class SeparationItem(SystemsItem):
     """Measures past and future against word links, beside the position rule."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Reads the references of the first test set."""
@@ -120,15 +106,8 @@ def _separation_table(found: Mapping[str, dict[str, Any]]) -> EvidenceTable:
 
 
 @dataclass(frozen=True)
-class OursItem(EvidenceItem):
+class OursItem(SystemsItem):
     """Compares this project's default with the paper's form: BLEU and separation."""
-
-    systems: Sequence[System]  # the control, then those with past and future
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Trains, translates, compares, and measures the separation."""
@@ -145,15 +124,8 @@ class OursItem(EvidenceItem):
 
 
 @dataclass(frozen=True)
-class CoverageItem(EvidenceItem):
+class CoverageItem(SystemsItem):
     """Measures CDR: which source words of the reference a translation covers, too."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Links references and translations by one aligner."""

@@ -16,10 +16,9 @@ from untold.corpus.lines import read_parallel
 from untold.evaluation.metrics import corpus_scores
 from untold.experiments.corpora import FoundCorpus
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
-from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.evidence_item import SystemsItem
 from untold.experiments.items.knowledge_items import coverage
 from untold.experiments.items.score_items import seeds_of
-from untold.experiments.systems import System
 from untold.experiments.workshop import Job, Workshop
 
 __all__ = ["ConcatItem", "OmissionItem", "join_lines"]
@@ -39,15 +38,8 @@ class _Way:
 
 
 @dataclass(frozen=True)
-class ConcatItem(EvidenceItem):
+class ConcatItem(SystemsItem):
     """Trains on single and joined sentences, and tests each number of them."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Tests k = 1 to 4 with each way of searching."""
@@ -78,15 +70,8 @@ class ConcatItem(EvidenceItem):
 
 
 @dataclass(frozen=True)
-class OmissionItem(EvidenceItem):
+class OmissionItem(SystemsItem):
     """Trains on references of which some lack a span, and tests on whole ones."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Tests each way of searching."""

@@ -1,28 +1,19 @@
 """Summaries: ROUGE with and without redundant capsules, beside the systems that the paper names."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from untold.evaluation.metrics import corpus_scores
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
-from untold.experiments.items.evidence_item import EvidenceItem
+from untold.experiments.items.evidence_item import SystemsItem
 from untold.experiments.items.score_items import seeds_of
-from untold.experiments.systems import System
 from untold.experiments.workshop import Workshop
 
 __all__ = ["SummaryItem"]
 
 
 @dataclass(frozen=True)
-class SummaryItem(EvidenceItem):
+class SummaryItem(SystemsItem):
     """Scores systems by ROUGE; Chinese text is compared character by character."""
-
-    systems: Sequence[System]
-
-    @property
-    def trained(self) -> Sequence[System]:
-        """Returns all systems."""
-        return self.systems
 
     def make(self, workshop: Workshop) -> Evidence:
         """Trains, summarizes and scores."""
