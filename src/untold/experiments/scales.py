@@ -106,7 +106,7 @@ SCALES = {
         sequence=Phase(10_000, 1e-5, 0),
         settings={"model.preset": "base", "model.dropout": 0.1, **_PAPER},
         further_settings={"model.separator.d_capsule": 256},
-        pairs=1_000_000,
+        pairs=100_000,
         vocabulary=32_000,
     ),
 }
