@@ -12,11 +12,17 @@ from untold.prepared.linear_layouts import (
     LAYOUTS,
     LinearWeight,
     has_int8,
+    has_onednn_int8,
 )
 
 CPUINFO = Path("/proc/cpuinfo")
-needs_int8 = pytest.mark.skipif(not has_int8(), reason="torch has no 8-bit products here")
-BYTES = [INT8] if load() is None else [INT8, INT8_PANELS]
+needs_int8 = pytest.mark.skipif(not has_int8(), reason="nothing multiplies 8-bit numbers here")
+needs_both = pytest.mark.skipif(
+    load() is None or not has_onednn_int8(),
+    reason="the kernels were not compiled here, or torch has no 8-bit products",
+)
+BYTES = [INT8] if has_onednn_int8() else []
+BYTES += [] if load() is None else [INT8_PANELS]
 
 
 def layer(outputs: int, inputs: int, *, bias: bool = True) -> LinearWeight:
@@ -41,7 +47,9 @@ def test_every_layout_computes_the_same_product(layout, rows, bias):
 )
 def test_a_processor_with_8_bit_products_has_them():
     """Else all tests of them would be skipped because of a fault of ours."""
-    assert has_int8()
+    assert has_int8() and has_onednn_int8()
+    kernels = load()
+    assert kernels is None or kernels.has_bytes
 
 
 @needs_int8
@@ -59,8 +67,7 @@ def test_eight_bits_are_near(layout, rows, bias):
     assert not torch.equal(found, exact)
 
 
-@needs_int8
-@pytest.mark.skipif(load() is None, reason="the kernels were not compiled here")
+@needs_both
 @pytest.mark.parametrize("inputs", [3, 41, 512])
 @pytest.mark.parametrize("rows", [1, 2, 4, 7])
 def test_our_own_8_bit_sums_are_those_of_onednn(rows, inputs):

@@ -190,7 +190,7 @@ def test_a_machine_without_8_bit_products_says_so(monkeypatch):
         prepare(model("plain"), int8=True)
 
 
-@pytest.mark.skipif(not has_int8(), reason="torch has no 8-bit products here")
+@pytest.mark.skipif(not has_int8(), reason="nothing multiplies 8-bit numbers here")
 @pytest.mark.parametrize("form", ["plain", "gdr-said"])
 def test_8_bits_translate_nearly_alike_and_each_sentence_by_itself(form, monkeypatch):
     monkeypatch.setattr("untold.prepared.layout_choice._LARGE", 0)
