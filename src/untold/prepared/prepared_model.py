@@ -123,7 +123,9 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> PreparedModel | Seq2Seq:
     is_transformer = type(model.backbone) is Transformer
     if is_transformer and weight.device.type == "cpu" and weight.dtype == torch.float32:
         if int8 and not has_int8():
-            raise UntoldError("decode.int8: nothing multiplies 8-bit numbers on this machine: leave it out")
+            raise UntoldError(
+                "decode.int8: nothing multiplies 8-bit numbers on this machine: leave it out"
+            )
         return PreparedModel(model, int8=int8)
     if int8:
         kind = f"{weight.dtype} on {weight.device.type}" if is_transformer else "another backbone"
