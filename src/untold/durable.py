@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from untold.errors import UntoldError
+from untold.errors import InUseError, UntoldError
 from untold.failures import reason_and_cure
 
 __all__ = [
@@ -347,9 +347,7 @@ def _refuse_other_holder(file: Path, descriptor: int) -> None:
     if here and not _is_alive(holder):
         return
     cure = "wait for it or stop it" if here else f"if it no longer runs, remove {file}"
-    raise UntoldError(
-        f"{file.parent}: in use by process {holder.pid} on host {holder.host}; {cure}"
-    )
+    raise InUseError(f"{file.parent}: in use by process {holder.pid} on host {holder.host}; {cure}")
 
 
 def _holder(descriptor: int) -> _Process | None:

@@ -2,7 +2,7 @@
 
 import re
 
-__all__ = ["CONTROLS", "UntoldError", "escape_controls", "one_line", "shorten"]
+__all__ = ["CONTROLS", "InUseError", "UntoldError", "escape_controls", "one_line", "shorten"]
 
 # What a terminal obeys instead of showing it (C0, DEL, C1), what ends lines or turns the direction
 # of writing in the middle of a text, and what has no UTF-8 or may not stand in XML.
@@ -15,6 +15,10 @@ class UntoldError(Exception):
 
     The command line prints the message and exits with code 2.
     """
+
+
+class InUseError(UntoldError):
+    """Another process works in a directory."""
 
 
 def escape_controls(text: str, keep: str = "") -> str:

@@ -44,7 +44,7 @@ def reproduce(
     out = out or Path("reproduced") / f"{data}-{scale}"
     say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
     corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
-    chosen = Plan(corpus, size, seeds or size.seeds, out, tuple(settings or ()))
+    chosen = Plan(corpus, size, seeds, out, tuple(settings or ()))
     workshop = Workshop(chosen, print_notice)
     if plan:
         for job in workshop.jobs(found.trained):

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 
-__all__ = ["Evidence", "EvidenceTable", "Picture", "number"]
+__all__ = ["Evidence", "EvidenceTable", "Picture", "number", "over_seeds"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,15 @@ class Evidence:
     notes: Sequence[str] = ()
     figures: Mapping[str, object] = field(default_factory=dict)  # what was measured, for programs
     files: Mapping[str, bytes] = field(default_factory=dict)  # others, by their path in the report
+
+
+def over_seeds(values: Sequence[float | None], places: int = 2) -> str:
+    """Formats the mean of the seeds, with the standard deviation where there are several."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return ""
+    mean = number(fmean(known), places)
+    return mean if len(known) == 1 else f"{mean} ± {number(stdev(known), places)}"
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -1,7 +1,7 @@
 """How large an experiment is: from a minute on the embedded grammar to the paper's own settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 __all__ = ["SCALES", "Phase", "Scale"]
 
@@ -15,10 +15,6 @@ class Phase:
     updates: int
     learning_rate: float
     warmup: int
-
-    def longer(self, other: "Phase") -> "Phase":
-        """Returns a phase with the updates of both."""
-        return replace(self, updates=self.updates + other.updates)
 
     def settings(self) -> Settings:
         """Returns a schedule that ends with the last update."""
@@ -47,7 +43,8 @@ class Scale:
     transformer: Settings = field(default_factory=dict)  # of those that are no RNMT
     pairs: int = 0  # of the embedded grammar
     vocabulary: int | None = None  # of all corpora; unset, the corpus says
-    seeds: int = 1
+    seeds: int = 1  # of the systems that the paper's claims rest on
+    other_seeds: int = 1
     sentences: int | None = None  # of each test set; unset, all
     further_settings: Settings = field(default_factory=dict)
 
@@ -84,7 +81,7 @@ SCALES = {
         "small",
         "hours on one core: a tiny Transformer, as long as it takes to learn from 30,000 pairs",
         base=Phase(3000, 5e-3, 400),
-        further=Phase(400, 2e-3, 50),
+        further=Phase(300, 2e-3, 50),
         recurrent=Phase(3000, 4e-3, 300),
         sequence=Phase(100, 3e-4, 0),
         settings={
@@ -96,6 +93,7 @@ SCALES = {
         },
         pairs=40_000,
         seeds=3,
+        other_seeds=2,
     ),
     "paper": Scale(
         "paper",

@@ -10,17 +10,23 @@ from typing import Any
 from untold.alignment.aligner import load_aligner, train_aligner
 from untold.config import AlignerConfig, Config, override, parse_config
 from untold.corpus.lines import read_parallel
+from untold.durable import lock_directory
+from untold.errors import InUseError
 from untold.experiments.corpora import FoundCorpus, TestFiles
 from untold.experiments.kept_results import KeptResults, fingerprint
 from untold.experiments.scales import Scale
 from untold.experiments.systems import SYSTEMS, System
+from untold.experiments.widening import widen
 from untold.feedback import task
 from untold.models.build import build_model
 from untold.stopping import last_line
+from untold.storage.model_directory import load_model, save_model
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
 __all__ = ["Job", "Plan", "Workshop"]
+
+_PATIENCE = 10.0  # seconds between looks at what another process trains
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Plan:
 
     corpus: FoundCorpus
     scale: Scale
-    seeds: int
+    seeds: int | None  # of each system; unset, those of the scale
     out: Path
     settings: tuple[str, ...] = ()  # of --set, for all systems
 
@@ -50,8 +56,11 @@ class Job:
 class Workshop:
     """Does the work of all items of one experiment, in one folder."""
 
-    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
-        self.plan, self._say = plan, say
+    def __init__(
+        self, plan: Plan, say: Callable[[str], None], bases: "Workshop | None" = None
+    ) -> None:
+        """`bases` has the trained models that others start from; without it they are made here."""
+        self.plan, self._say, self._bases = plan, say, bases or self
         self.kept = KeptResults(plan.out / "results", say)
         self._began, self._spent, self._updates = time.monotonic(), 0.0, 0
 
@@ -62,39 +71,58 @@ class Workshop:
         """
         found: dict[str, Job] = {}
         for system in systems:
-            if system.start is not None:
+            if system.start is not None and self._bases is self:
                 base = Job(SYSTEMS[system.start])
                 found.setdefault(base.name, base)
-            is_base = system.start is None and system.same_size_as is None
-            for seed in range(1, 2 if is_base else self.plan.seeds + 1):
-                job = Job(system, seed)
+            for job in self.seeds_of(system):
                 found.setdefault(job.name, job)
         return list(found.values())
 
+    def seeds_of(self, system: System) -> list[Job]:
+        """Lists the trainings of one system."""
+        scale = self.plan.scale
+        seeds = self.plan.seeds or (scale.seeds if system.is_main else scale.other_seeds)
+        return [Job(system, seed) for seed in range(1, 2 if system.start is None else seeds + 1)]
+
     def train(self, systems: Iterable[System]) -> None:
-        """Trains what is not trained yet, and says how long the rest will take."""
-        jobs = [job for job in self.jobs(systems) if not self._is_done(job)]
-        left = [self.config(job).train.steps for job in jobs]
-        for number, job in enumerate(jobs):
-            self._say(
-                f"training {number + 1} of {len(jobs)}: {job.system.title}, seed {job.seed}"
-                f"{self._remaining(sum(left[number:]))}"
-            )
-            began = time.monotonic()
+        """Trains what is not trained yet, and says how long the rest will take.
+
+        Several processes may share one folder: what another one trains is left to it.
+        """
+        jobs = self.jobs(systems)
+        while left := [job for job in jobs if not self._is_done(job)]:
+            trained = [self._train(job, left[place:]) for place, job in enumerate(left)]
+            if not any(trained):
+                self._say("another process trains what is left: waiting for it")
+                time.sleep(_PATIENCE)
+
+    def _train(self, job: Job, left: Sequence[Job]) -> bool:
+        """Trains one system; says whether it did, or another process is at it."""
+        if self._is_done(job):
+            return True
+        updates = [self.config(each).train.steps for each in left]
+        began = time.monotonic()
+        self._say(
+            f"{len(left)} left to train, now {job.system.title}, seed {job.seed}"
+            f"{self._remaining(sum(updates))}"
+        )
+        try:
             self.run(job)
-            self._spent += time.monotonic() - began
-            self._updates += left[number]
+        except InUseError:
+            return False
+        self._spent += time.monotonic() - began
+        self._updates += updates[0]
+        return True
 
     def run(self, job: Job) -> Path:
         """Returns the directory of a trained model; a run that was stopped goes on."""
         out = self.plan.out / "runs" / job.name
         if self._is_done(job):
             return out
-        start = job.system.start
-        init = None if start is None else self.run(Job(SYSTEMS[start]))
+        init = self._start(job)
         if job.system.needs_aligner:
             self.aligner_path()
-        result = train(self.config(job), RunOptions(out, init))
+        result = train(self.config(job), RunOptions(out, init, calibrate=False))
         if result.signal:
             kept = f"what is done is kept in {self.plan.out}; the same command goes on"
             print(last_line(result.signal, kept), file=sys.stderr)
@@ -107,8 +135,6 @@ class Workshop:
         plan, system = self.plan, job.system
         scale, known = plan.scale, plan.corpus.known
         phase = getattr(scale, system.phase)
-        if system.same_size_as is not None:  # it cannot start from the plain model
-            phase = phase.longer(scale.further)
         settings = {**scale.settings, **phase.settings(), **system.settings, "train.seed": job.seed}
         if "model.backbone" not in system.settings:
             settings = {**scale.transformer, **settings}
@@ -158,13 +184,15 @@ class Workshop:
         return fingerprint(value)
 
     def aligner_path(self) -> Path:
-        """Trains an aligner on the training text, once."""
+        """Trains an aligner on the training text, once; a changed text uses that of the whole."""
+        if self._bases is not self:
+            return self._bases.aligner_path()
         folder = self._aligner_folder()
-        if not folder.exists():
-            self._say("training an aligner")
-            train_aligner(*read_parallel(*self.plan.corpus.training_paths()), AlignerConfig()).save(
-                folder
-            )
+        with lock_directory(folder.with_suffix(".lock")):
+            if not folder.exists():
+                self._say("training an aligner")
+                sides = read_parallel(*self.plan.corpus.training_paths())
+                train_aligner(*sides, AlignerConfig()).save(folder)
         return folder
 
     def aligner(self) -> Any:
@@ -172,9 +200,12 @@ class Workshop:
         return load_aligner(self.aligner_path())
 
     def with_corpus(self, corpus: FoundCorpus, name: str) -> "Workshop":
-        """Returns a workshop for another training text, in a folder of its own."""
+        """Returns a workshop for another training text, in a folder of its own.
+
+        Its systems start from the models that were trained on the text of this one.
+        """
         plan = replace(self.plan, corpus=corpus, out=self.plan.out / name)
-        return Workshop(plan, self._say)
+        return Workshop(plan, self._say, self._bases)
 
     def _is_done(self, job: Job) -> bool:
         done = self.kept.find(f"done/{job.name}", self._origin(job))
@@ -182,9 +213,23 @@ class Workshop:
 
     def _origin(self, job: Job) -> Any:
         """Returns all that decides what a training gives."""
-        start = job.system.start
-        base = None if start is None else self._origin(Job(SYSTEMS[start]))
-        return [self.config(job).model_dump(mode="json", exclude={"data": {"root"}}), base]
+        start, kept = job.system.start, {"data": {"root"}}
+        base = None if start is None else self._bases._origin(Job(SYSTEMS[start]))
+        settings = self.config(job).model_dump(mode="json", exclude=kept, exclude_defaults=True)
+        return [settings, base]
+
+    def _start(self, job: Job) -> Path | None:
+        """Returns the model that a training starts from."""
+        if job.system.start is None:
+            return None
+        base = self._bases.run(Job(SYSTEMS[job.system.start]))
+        if job.system.same_size_as is None:
+            return base
+        wide = self.plan.out / "runs" / f"{job.system.start}-widened"
+        with lock_directory(wide.with_suffix(".lock")):
+            if not wide.exists():
+                save_model(wide, widen(load_model(base), self.config(job).model.d_ffn))
+        return wide
 
     def _widened(self, other: System) -> int:
         """Returns the inner width with which a plain model has as many parameters as another."""
@@ -201,7 +246,7 @@ class Workshop:
         return widths[0] + round((wanted - counts[0]) / each)
 
     def _aligner_folder(self) -> Path:
-        return self.plan.out / "aligner"
+        return self._bases.plan.out / "aligner"
 
     def _remaining(self, updates: int) -> str:
         if not self._updates:

@@ -53,6 +53,7 @@ class RunOptions:
     out: Path
     init: Path | None = None
     allow_changed: bool = False
+    calibrate: bool = True  # fit probabilities of omissions when the run is over
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _train(
     with _patience(context):
         reporter.begin(progress.step)
         progress = trainer.run(progress)
-        if processes.is_main:
+        if processes.is_main and options.calibrate:
             calibrate_best(options.out, data.valid_pairs, reporter, context.interrupted)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)

@@ -22,12 +22,6 @@ def workshop(tmp_path_factory):
     return made
 
 
-@pytest.fixture(autouse=True)
-def no_calibration(monkeypatch):
-    """Saves half of the time: no item reads a calibration."""
-    monkeypatch.setattr("untold.training.run.calibrate_best", lambda *_, **__: None)
-
-
 @pytest.mark.parametrize("name", ITEMS)
 def test_an_item_is_made_and_written(name, workshop, tmp_path):
     item = ITEMS[name]

@@ -1,8 +1,13 @@
 """What is done is not done again; whatever changes a result makes it again."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from tiny_scale import SCALE
+from untold import load
+from untold.errors import InUseError
 from untold.experiments import workshop as module
 from untold.experiments.corpora import find_corpus
 from untold.experiments.systems import SYSTEMS
@@ -28,7 +33,6 @@ def trained(monkeypatch):
     """Counts trainings."""
     names, plain = [], module.train
     monkeypatch.setattr(module, "train", lambda c, o: (names.append(o.out.name), plain(c, o))[1])
-    monkeypatch.setattr("untold.training.run.calibrate_best", lambda *_, **__: None)
     return names
 
 
@@ -69,6 +73,55 @@ def test_the_wide_control_has_as_many_parameters(make):
         for name in ("wide", "both", "transformer")
     )
     assert plain < wide and abs(wide - both) < 0.01 * both
+
+
+def test_a_widened_model_translates_as_before(make, trained):
+    workshop = make()
+    workshop.train([SYSTEMS["wide"]])
+    assert trained == ["transformer-1", "wide-1"]
+    plain = workshop.load(Job(SYSTEMS["transformer"])).models[0].model
+    wide = load(workshop.plan.out / "runs" / "transformer-widened").models[0].model
+    batch = torch.randint(4, 200, (3, 7)), torch.randint(4, 200, (3, 5))
+    before, after = (_logits(model, *batch) for model in (plain, wide))
+    assert sum(p.numel() for p in wide.parameters()) > sum(p.numel() for p in plain.parameters())
+    assert torch.allclose(before, after, atol=1e-5)
+
+
+def test_what_another_process_trains_is_left_to_it(make, trained, monkeypatch):
+    """The other process is at the control when this one begins; it ends while this one waits."""
+    other, this = make(), make(seeds=2)
+    other.run(Job(SYSTEMS["transformer"]))
+    monkeypatch.setattr(module.time, "sleep", lambda _: other.run(Job(SYSTEMS["control"])))
+    real = this.run
+    busy = lambda job: _in_use() if job.name == "control-1" else real(job)  # noqa: E731
+    monkeypatch.setattr(this, "run", busy)
+    this.train([SYSTEMS["control"]])
+    assert trained == ["transformer-1", "control-2", "control-1"]
+    assert any("waiting" in line for line in this.said)
+
+
+def test_main_systems_have_more_seeds(make):
+    workshop = make(seeds=None, scale=replace(SCALE, seeds=3, other_seeds=2))
+    counts = {name: len(workshop.seeds_of(SYSTEMS[name])) for name in ("both", "bow", "rnmt")}
+    assert counts == {"both": 3, "bow": 2, "rnmt": 1}
+
+
+def test_another_text_starts_from_the_same_models(make, trained):
+    workshop = make()
+    inner = workshop.with_corpus(workshop.plan.corpus, "changed")
+    inner.train([SYSTEMS["control"]])
+    assert trained == ["transformer-1", "control-1"]
+    assert (workshop.plan.out / "runs" / "transformer-1").exists()
+    assert (workshop.plan.out / "changed" / "runs" / "control-1").exists()
+
+
+def _in_use():
+    raise InUseError("in use")
+
+
+@torch.no_grad()
+def _logits(model, source, target):
+    return model.logits(model(source, torch.ones_like(source, dtype=torch.bool), target).holistic)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

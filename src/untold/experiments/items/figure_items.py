@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 
 from untold.evaluation.metrics import corpus_scores
 from untold.experiments.charts import ChartLine, bar_chart, line_chart
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, Picture, number
 from untold.experiments.items.evidence_item import EvidenceItem, SystemsItem
 from untold.experiments.items.known_links import interesting_pairs
-from untold.experiments.items.score_items import compare_systems, score_notes, score_table, seeds_of
+from untold.experiments.items.score_items import compare_systems, score_notes, score_table
 from untold.experiments.systems import System
 from untold.experiments.workshop import Workshop
 from untold.introspection.explanation import explain
@@ -88,16 +89,18 @@ class LengthItem(SystemsItem):
         sources = [line for own, _ in texts for line in own]
         references = [line for _, own in texts for line in own]
         buckets = _buckets(sources)
-        outputs = {system.title: self._outputs(workshop, system) for system in self.systems}
-        names = list(buckets)
-        bleu, lengths = (
-            [],
-            [ChartLine("reference", [_words(references, buckets[b]) for b in names])],
-        )
-        for title, found in outputs.items():
-            own = [_bleu(references, found, buckets[b], corpus.known.bleu_tokenize) for b in names]
-            bleu.append(ChartLine(title, own))
-            lengths.append(ChartLine(title, [_words(found, buckets[b]) for b in names]))
+        names, tokenize = list(buckets), corpus.known.bleu_tokenize
+        reference = ChartLine("reference", [_words(references, buckets[b]) for b in names])
+        bleu, lengths, figures = [], [reference], {}
+        for system in self.systems:
+            outputs = self._outputs(workshop, system)
+            scores = [
+                [_bleu(references, own, buckets[b], tokenize) for b in names] for own in outputs
+            ]
+            words = [[_words(own, buckets[b]) for b in names] for own in outputs]
+            bleu.append(ChartLine(system.title, _means(scores)))
+            lengths.append(ChartLine(system.title, _means(words)))
+            figures[system.title] = {"bleu": scores, "words": words}
         sizes = ["", *(str(len(buckets[b])) for b in names)]
         tables = [
             _table("BLEU by source words", names, bleu, sizes),
@@ -112,15 +115,20 @@ class LengthItem(SystemsItem):
                 ("length", "output length by length", lengths, "words"),
             )
         ]
-        figures = {line.name: list(line.values) for line in bleu}
+        seeds = min(len(workshop.seeds_of(system)) for system in self.systems)
         notes = [
-            f"sentences of all test sets of {corpus.name}, first seed; buckets of source words"
+            f"sentences of all test sets of {corpus.name}; buckets of source words; means of "
+            f"{seeds} seeds or more"
         ]
         return Evidence(self.name, self.title, self.claim, tables, pictures, notes, figures)
 
-    def _outputs(self, workshop: Workshop, system: System) -> list[str]:
-        job, tests = seeds_of(workshop, system)[0], workshop.plan.corpus.known.tests
-        return [line for test in tests for line in workshop.translations(job, test)]
+    def _outputs(self, workshop: Workshop, system: System) -> list[list[str]]:
+        """Returns the translations of each seed."""
+        tests = workshop.plan.corpus.known.tests
+        return [
+            [line for test in tests for line in workshop.translations(job, test)]
+            for job in workshop.seeds_of(system)
+        ]
 
 
 _WORDS = "source words"
@@ -135,6 +143,10 @@ def _buckets(sources: Sequence[str]) -> dict[str, list[int]]:
         number_ = next((k for k, edge in enumerate(_EDGES) if words <= edge), len(_EDGES))
         found.setdefault((*names, f">{_EDGES[-1]}")[number_], []).append(place)
     return {name: found[name] for name in (*names, f">{_EDGES[-1]}") if name in found}
+
+
+def _means(seeds: Sequence[Sequence[float]]) -> list[float]:
+    return [fmean(each) for each in zip(*seeds, strict=True)]
 
 
 def _words(texts: Sequence[str], places: Sequence[int]) -> float:
@@ -170,7 +182,7 @@ class HeatmapItem(SystemsItem):
         sources, targets = [list(side) for side in zip(*chosen, strict=True)]
         pictures = []
         for system in self.systems:
-            translator = workshop.load(seeds_of(workshop, system)[0])
+            translator = workshop.load(workshop.seeds_of(system)[0])
             found = [
                 e for e in explain(translator, sources, targets) if isinstance(e, ShareExplanation)
             ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from untold.evaluation.adequacy_sheet import SheetTexts, draw_sheet, key_json, sheet_csv
@@ -10,13 +11,13 @@ from untold.evaluation.cdr import measure_cdr
 from untold.evaluation.separation_report import separation_report
 from untold.evaluation.speed_race import Speed
 from untold.evaluation.system_comparison import ParallelText
-from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, number, over_seeds
 from untold.experiments.items.evidence_item import EvidenceItem, SystemsItem
 from untold.experiments.items.known_links import aligned_pairs, links_note
-from untold.experiments.items.score_items import compare_systems, score_notes, score_table, seeds_of
+from untold.experiments.items.score_items import compare_systems, score_notes, score_table
 from untold.experiments.run_speeds import race_runs
 from untold.experiments.systems import System
-from untold.experiments.workshop import Workshop
+from untold.experiments.workshop import Job, Workshop
 from untold.report.sheets.sheet_page import sheet_page
 
 __all__ = [
@@ -42,18 +43,18 @@ class OverlapItem(SystemsItem):
         pairs = list(zip(*workshop.plan.corpus.read(test), strict=True))
         rows, figures = [], {}
         for system in self.systems:
-            job = seeds_of(workshop, system)[0]
-            found = workshop.measure(
-                "overlap", job, pairs, lambda job=job: _overlap(workshop, job, pairs)
-            )
-            figures[system.title] = found
-            rows.append([system.title, number(found["past"], 3), number(found["future"], 3)])
-        frequent = number(found["past_by_frequency"], 3), number(found["future_by_frequency"], 3)
-        rows.append(["the most frequent words", *frequent])
-        table = EvidenceTable("r_OL", ["system", "past", "future"], rows)
-        notes = [
-            f"{len(pairs)} references of {test.name} ({workshop.plan.corpus.name}), first seed"
-        ]
+            figures[system.title] = found = [
+                workshop.measure(
+                    "overlap", job, pairs, lambda job=job: _overlap(workshop, job, pairs)
+                )
+                for job in workshop.seeds_of(system)
+            ]
+            cells = [over_seeds([each[key] for each in found], 3) for key in ("past", "future")]
+            rows.append([system.title, *cells, str(len(found))])
+        frequent = [number(found[0][f"{key}_by_frequency"], 3) for key in ("past", "future")]
+        rows.append(["the most frequent words", *frequent, ""])
+        table = EvidenceTable("r_OL", ["system", "past", "future", "seeds"], rows)
+        notes = [f"{len(pairs)} references of {test.name} ({workshop.plan.corpus.name})"]
         return Evidence(self.name, self.title, self.claim, [table], (), notes, figures)
 
 
@@ -70,38 +71,42 @@ class SeparationItem(SystemsItem):
         test = workshop.plan.corpus.known.tests[0]
         found = {s.title: _separation(workshop, s) for s in self.systems}
         table = _separation_table(found)
-        notes = [
-            f"{test.name} of {workshop.plan.corpus.name}, first seed",
-            links_note(workshop, test),
-        ]
+        notes = [f"{test.name} of {workshop.plan.corpus.name}", links_note(workshop, test)]
         return Evidence(self.name, self.title, self.claim, [table], (), notes, dict(found))
 
 
-def _separation(workshop: Workshop, system: System) -> dict[str, Any]:
-    """Measures the first seed of a system on the first test set."""
-    test, job = workshop.plan.corpus.known.tests[0], seeds_of(workshop, system)[0]
+def _separation(workshop: Workshop, system: System) -> list[dict[str, Any]]:
+    """Measures every seed of a system on the first test set."""
+    test = workshop.plan.corpus.known.tests[0]
 
-    def make() -> dict[str, Any]:
-        report = separation_report(workshop.load(job), aligned_pairs(workshop, test))
-        return asdict(report)
+    def make(job: Job) -> dict[str, Any]:
+        return asdict(separation_report(workshop.load(job), aligned_pairs(workshop, test)))
 
-    return workshop.measure("separation", job, workshop.plan.corpus.read(test), make)
+    text = workshop.plan.corpus.read(test)
+    return [
+        workshop.measure("separation", job, text, partial(make, job))
+        for job in workshop.seeds_of(system)
+    ]
 
 
-def _separation_table(found: Mapping[str, dict[str, Any]]) -> EvidenceTable:
+def _separation_table(found: Mapping[str, Sequence[dict[str, Any]]]) -> EvidenceTable:
     """Puts the figures of systems, and of the position rule, beside each other."""
-    first = next(iter(found.values()))
+    first = next(iter(found.values()))[0]
     names = [key for key, value in first["model"].items() if not isinstance(value, list)]
     rows = [
         [
             name.replace("_", " "),
-            *(number(each["model"][name], 3) for each in found.values()),
+            *(over_seeds([each["model"][name] for each in seeds], 3) for seeds in found.values()),
             number(first["rule"][name], 3),
         ]
         for name in names
     ]
-    last = ["omission word auc", *(number(each["omission_auc"], 3) for each in found.values()), ""]
-    columns = ["figure", *found, "position rule"]
+    omissions = [
+        over_seeds([each["omission_auc"] for each in seeds], 3) for seeds in found.values()
+    ]
+    last = ["omission word auc", *omissions, ""]
+    columns = ["figure", *(f"{name} (n = {len(seeds)})" for name, seeds in found.items())]
+    columns.append("position rule")
     return EvidenceTable("past and future against links", columns, [*rows, last])
 
 
@@ -133,15 +138,17 @@ class CoverageItem(SystemsItem):
         test, outputs = corpus.known.tests[0], {}
         sources, references = corpus.read(test)
         for system in self.systems:
-            job = seeds_of(workshop, system)[0]
-            outputs[system.name] = found = workshop.translations(job, test)
-            figures[system.title] = measured = coverage(workshop, sources, references, found)
-            rows.append([system.title, *(number(measured[key], 3) for key in _COVERAGE)])
-        table = EvidenceTable("coverage of source words", ["system", *_COVERAGE], rows)
+            found = [workshop.translations(job, test) for job in workshop.seeds_of(system)]
+            outputs[system.name] = found[0]
+            measured = [coverage(workshop, sources, references, each) for each in found]
+            figures[system.title] = measured
+            cells = [over_seeds([each[key] for each in measured], 3) for key in _COVERAGE]
+            rows.append([system.title, *cells, str(len(found))])
+        table = EvidenceTable("coverage of source words", ["system", *_COVERAGE, "seeds"], rows)
         notes = [
-            f"{len(sources)} sentences of {test.name} ({corpus.name}), first seed; one aligner, "
+            f"{len(sources)} sentences of {test.name} ({corpus.name}); one aligner, "
             "trained on the training text, for references and translations",
-            "sheet/raters has a sheet of the same systems for people to fill in; "
+            "sheet/raters has a sheet of the first seeds' translations for people to fill in; "
             "untold sheet --aggregate sheet/key.json counts their ratings",
         ]
         files = _sheet(SheetTexts(sources, outputs, references))
@@ -192,7 +199,7 @@ class SpeedItem(EvidenceItem):
         text = ParallelText(test.name, *workshop.plan.corpus.read(test))
         rows, figures = [], {}
         for group in self.groups:
-            racers = {s.title: workshop.load(seeds_of(workshop, s)[0]) for s in group}
+            racers = {s.title: workshop.load(workshop.seeds_of(s)[0]) for s in group}
             speeds = race_runs(racers, text, _ROUNDS)
             for name in racers:
                 both = speeds.training[name], speeds.decoding[name]

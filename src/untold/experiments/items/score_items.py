@@ -16,7 +16,7 @@ from untold.evaluation.system_comparison import (
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
 from untold.experiments.items.evidence_item import EvidenceItem
 from untold.experiments.systems import SYSTEMS, System
-from untold.experiments.workshop import Job, Workshop
+from untold.experiments.workshop import Workshop
 from untold.storage.model_summary import count_parameters
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "find_systems",
     "score_notes",
     "score_table",
-    "seeds_of",
 ]
 
 _TRIALS = Trials(1000, 1)
@@ -58,11 +57,6 @@ class ScoreItem(EvidenceItem):
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
 
 
-def seeds_of(workshop: Workshop, system: System) -> list[Job]:
-    """Returns the trainings of one system."""
-    return [job for job in workshop.jobs([system]) if job.system.name == system.name]
-
-
 def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison:
     """Scores systems on all test sets; each is tested against the first."""
     corpus = workshop.plan.corpus
@@ -71,7 +65,7 @@ def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison
     tests = [ParallelText(test.name, *corpus.read(test)) for test in corpus.known.tests]
     outputs = []
     for system in systems:
-        jobs = seeds_of(workshop, system)
+        jobs = workshop.seeds_of(system)
         texts = [[workshop.translations(job, test) for test in corpus.known.tests] for job in jobs]
         size = count_parameters(workshop.load(jobs[0]).models[0].model)
         outputs.append(SystemOutputs(system.title, size, texts))
@@ -85,20 +79,28 @@ def score_table(
     columns = ["system", "parameters", *comparison.tests]
     if len(comparison.tests) > 1:
         columns.append("average")
-    columns += ["difference", "p bootstrap", "p randomisation", "over seeds", "configuration"]
+    columns += [
+        "seeds",
+        "difference",
+        "p bootstrap",
+        "p randomisation",
+        "over seeds",
+        "configuration",
+    ]
     rows = []
     for system, row in zip(systems, comparison.rows, strict=True):
-        jobs = seeds_of(workshop, system)
+        jobs = workshop.seeds_of(system)
         over_seeds = _over_seeds(comparison.rows[0], row)
         rows.append([*_scores(comparison, row), over_seeds, workshop.hash(jobs[0])])
     return EvidenceTable(title, columns, rows)
 
 
 def _over_seeds(baseline: Row, row: Row) -> str:
-    """Compares two systems seed by seed: mean, interval and exact sign-flip test."""
-    before, after = (dict(enumerate(each.average.values)) for each in (baseline, row))
-    if row is baseline or len(after) == 1 or before.keys() != after.keys():
-        return f"n = {len(after)}"
+    """Compares two systems by the seeds that both have: mean, interval, exact sign-flip test."""
+    pairs = list(zip(baseline.average.values, row.average.values, strict=False))
+    if row is baseline or len(pairs) < 2:
+        return ""
+    before, after = (dict(enumerate(each)) for each in zip(*pairs, strict=True))
     return str(compare_seeds(before, after))
 
 
@@ -113,7 +115,8 @@ def _scores(comparison: Comparison, row: Row) -> list[str]:
     if p_values is not None:
         difference = f"{comparison.difference(row):+.2f}"
         tested = [difference, f"{p_values.bootstrap:.4f}", f"{p_values.randomisation:.4f}"]
-    return [row.name, f"{row.parameters.total:,}", *cells, *tested]
+    seeds = str(len(row.average.values))
+    return [row.name, f"{row.parameters.total:,}", *cells, seeds, *tested]
 
 
 def score_notes(workshop: Workshop, comparison: Comparison) -> list[str]:
@@ -125,8 +128,9 @@ def score_notes(workshop: Workshop, comparison: Comparison) -> list[str]:
         f"corpus {corpus.name}; sentences: {sizes}; scale {scale.name}: base {scale.base.updates} "
         f"updates, {scale.further.updates} on top of it",
         f"differences and p-values are those of the average, against {comparison.rows[0].name}; "
-        "± is the standard deviation over seeds; over seeds: the difference paired by seed, its "
-        "t-interval and the exact sign-flip test; configuration is a hash of all settings",
+        "± is the standard deviation over seeds; over seeds: the difference paired by the seeds "
+        "that both have, its t-interval and the exact sign-flip test; configuration is a hash of "
+        "all settings",
     ]
 
 

@@ -15,10 +15,10 @@ from untold import durable
 from untold.corpus.lines import read_parallel
 from untold.evaluation.metrics import corpus_scores
 from untold.experiments.corpora import FoundCorpus
-from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, over_seeds
 from untold.experiments.items.evidence_item import SystemsItem
 from untold.experiments.items.knowledge_items import coverage
-from untold.experiments.items.score_items import seeds_of
+from untold.experiments.systems import System
 from untold.experiments.workshop import Job, Workshop
 
 __all__ = ["ConcatItem", "OmissionItem", "join_lines"]
@@ -30,14 +30,6 @@ _PENALTIES = ("attention", "past")
 
 
 @dataclass(frozen=True)
-class _Way:
-    """Describes one way of searching by its settings."""
-
-    title: str
-    decode: list[str]
-
-
-@dataclass(frozen=True)
 class ConcatItem(SystemsItem):
     """Trains on single and joined sentences, and tests each number of them."""
 
@@ -45,17 +37,21 @@ class ConcatItem(SystemsItem):
         """Tests k = 1 to 4 with each way of searching."""
         rows, figures = [], {}
         for system in self.systems:
-            job = seeds_of(workshop, system)[0]
-            for way in _ways(workshop, job):
-                each = [_score(workshop, job, way, joined) for joined in _JOINED]
-                slope = (each[-1]["bleu"] - each[0]["bleu"]) / (_JOINED[-1] - _JOINED[0])
-                title = f"{system.title}, {way.title}"
-                figures[title] = {"by_sentences": each, "slope": slope}
-                rows += [
-                    [title, str(k), *_cells(found)] for k, found in zip(_JOINED, each, strict=True)
+            for way, jobs in _ways(workshop, system).items():
+                each = [
+                    [_score(workshop, job, decode, joined) for joined in _JOINED]
+                    for job, decode in jobs
                 ]
-                rows.append([title, "slope", number(slope), "", "", "", ""])
-        table = EvidenceTable(self.title, ["system", "sentences", *_COLUMNS], rows)
+                steps = _JOINED[-1] - _JOINED[0]
+                slopes = [(found[-1]["bleu"] - found[0]["bleu"]) / steps for found in each]
+                title = f"{system.title}, {way}"
+                figures[title] = {"by_sentences": each, "slope": slopes}
+                rows += [
+                    [title, str(k), *_cells(found), str(len(jobs))]
+                    for k, found in zip(_JOINED, zip(*each, strict=True), strict=True)
+                ]
+                rows.append([title, "slope", over_seeds(slopes), "", "", "", "", str(len(jobs))])
+        table = EvidenceTable(self.title, ["system", "sentences", *_COLUMNS, "seeds"], rows)
         return Evidence(self.name, self.title, self.claim, [table], (), _NOTES, figures)
 
     def prepare(self, workshop: Workshop) -> Workshop:
@@ -77,13 +73,12 @@ class OmissionItem(SystemsItem):
         """Tests each way of searching."""
         rows, figures = [], {}
         for system in self.systems:
-            job = seeds_of(workshop, system)[0]
-            for way in _ways(workshop, job):
-                found = _score(workshop, job, way, 1)
-                title = f"{system.title}, {way.title}"
+            for way, jobs in _ways(workshop, system).items():
+                found = [_score(workshop, job, decode, 1) for job, decode in jobs]
+                title = f"{system.title}, {way}"
                 figures[title] = found
-                rows.append([title, *_cells(found)])
-        table = EvidenceTable(self.title, ["system", *_COLUMNS], rows)
+                rows.append([title, *_cells(found), str(len(found))])
+        table = EvidenceTable(self.title, ["system", *_COLUMNS, "seeds"], rows)
         return Evidence(self.name, self.title, self.claim, [table], (), _NOTES, figures)
 
     def prepare(self, workshop: Workshop) -> Workshop:
@@ -101,9 +96,10 @@ class OmissionItem(SystemsItem):
 
 _COLUMNS = ("BLEU", "chrF", "length ratio", "CDR", "under-coverage")
 _NOTES = [
-    "first seed; first test set; plain: beam search alone; others add a coverage penalty, by "
-    "attention (GNMT) or by the past of the capsules, with the weight of the best BLEU on the "
-    f"development set among {', '.join(map(str, _WEIGHTS))}; slope: BLEU per joined sentence"
+    "first test set; plain: beam search alone; others add a coverage penalty, by "
+    "attention (GNMT) or by the past of the capsules; each seed has the weight of its best BLEU on "
+    f"the development set among {', '.join(map(str, _WEIGHTS))}; slope: BLEU per joined sentence; "
+    "all systems continue the plain model, which was trained on the unchanged text"
 ]
 
 
@@ -142,19 +138,27 @@ def _written(corpus: FoundCorpus, folder: Path, sides: tuple[list[str], list[str
     return replace(corpus, train=(str(paths[0]), str(paths[1])))
 
 
-def _ways(workshop: Workshop, job: Job) -> list[_Way]:
-    """Returns the ways of searching: plain, and each penalty that the model allows, tuned."""
-    ways = [_Way("plain", [])]
+def _ways(workshop: Workshop, system: System) -> dict[str, list[tuple[Job, list[str]]]]:
+    """Returns the ways of searching, with their settings for each seed.
+
+    They are plain search, and each penalty that the model allows, tuned on the development set.
+    """
+    jobs = workshop.seeds_of(system)
+    ways: dict[str, list[tuple[Job, list[str]]]] = {"plain": [(job, []) for job in jobs]}
     for kind in _PENALTIES:
-        if kind == "past" and "model.separator.kind" not in job.system.settings:
+        if kind == "past" and "model.separator.kind" not in system.settings:
             continue
-        tried = [
-            [f"decode.coverage_penalty={weight}", f"decode.coverage_source={kind}"]
-            for weight in _WEIGHTS
-        ]
-        best = max(tried, key=lambda decode: _dev_bleu(workshop, job, decode))
-        ways.append(_Way(f"penalty by {kind}, {best[0].partition('=')[2]}", best))
+        ways[f"penalty by {kind}"] = [(job, _tuned(workshop, job, kind)) for job in jobs]
     return ways
+
+
+def _tuned(workshop: Workshop, job: Job, kind: str) -> list[str]:
+    """Returns the settings of a penalty with the best weight on the development set."""
+    tried = [
+        [f"decode.coverage_penalty={weight}", f"decode.coverage_source={kind}"]
+        for weight in _WEIGHTS
+    ]
+    return max(tried, key=lambda decode: _dev_bleu(workshop, job, decode))
 
 
 def _dev_bleu(workshop: Workshop, job: Job, decode: list[str]) -> float:
@@ -165,10 +169,10 @@ def _dev_bleu(workshop: Workshop, job: Job, decode: list[str]) -> float:
     return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
 
 
-def _score(workshop: Workshop, job: Job, way: _Way, joined: int) -> dict[str, Any]:
+def _score(workshop: Workshop, job: Job, decode: list[str], joined: int) -> dict[str, Any]:
     corpus = workshop.plan.corpus
     sources, references = join_lines(*corpus.read(corpus.known.tests[0]), joined, seed=joined)
-    found = workshop.translate_lines(job, sources, way.decode)
+    found = workshop.translate_lines(job, sources, decode)
     tokenize = corpus.known.bleu_tokenize
     bleu, chrf = (
         score.value
@@ -185,9 +189,6 @@ def _score(workshop: Workshop, job: Job, way: _Way, joined: int) -> dict[str, An
     }
 
 
-def _cells(found: dict[str, Any]) -> list[str]:
-    return [
-        number(found["bleu"]),
-        number(found["chrf"]),
-        *(number(found[key], 3) for key in ("length_ratio", "cdr", "under")),
-    ]
+def _cells(seeds: Sequence[dict[str, Any]]) -> list[str]:
+    places = {"bleu": 2, "chrf": 2, "length_ratio": 3, "cdr": 3, "under": 3}
+    return [over_seeds([each[key] for each in seeds], places[key]) for key in places]

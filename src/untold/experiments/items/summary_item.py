@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from untold.evaluation.metrics import corpus_scores
-from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
+from untold.experiments.evidence_parts import Evidence, EvidenceTable, over_seeds
 from untold.experiments.items.evidence_item import SystemsItem
-from untold.experiments.items.score_items import seeds_of
 from untold.experiments.workshop import Workshop
 
 __all__ = ["SummaryItem"]
@@ -22,12 +21,18 @@ class SummaryItem(SystemsItem):
         _, references = corpus.read(test)
         rows, figures = [], {}
         for system in self.systems:
-            found = workshop.translations(seeds_of(workshop, system)[0], test)
-            scores = corpus_scores(found, references, ["rouge"])
-            figures[system.title] = {score.name: score.value for score in scores}
-            names = [score.name for score in scores]
-            signature = scores[0].signature
-            rows.append([system.title, *(number(score.value) for score in scores)])
-        table = EvidenceTable(self.title, ["system", *names], rows)
-        notes = [f"{signature}; {len(references)} texts of {test.name} ({corpus.name}), first seed"]
+            jobs = workshop.seeds_of(system)
+            found = [
+                corpus_scores(workshop.translations(job, test), references, ["rouge"])
+                for job in jobs
+            ]
+            names, signature = [score.name for score in found[0]], found[0][0].signature
+            figures[system.title] = [{s.name: s.value for s in scores} for scores in found]
+            cells = [over_seeds([s.value for s in each]) for each in zip(*found, strict=True)]
+            rows.append([system.title, *cells, str(len(jobs))])
+        table = EvidenceTable(self.title, ["system", *names, "seeds"], rows)
+        notes = [
+            f"{signature}; {len(references)} texts of {test.name} ({corpus.name})",
+            "RNMT, continued, is the paper's row RNN+context: a recurrent model that attends",
+        ]
         return Evidence(self.name, self.title, self.claim, [table], (), notes, figures)
