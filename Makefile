@@ -7,7 +7,7 @@ DEV_INSTALLED := $(VENV)/.installed-dev
 DOCS_INSTALLED := $(VENV)/.installed-docs
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: demo test check fuzz bench bench-peers bench-check bench-record docs clean
+.PHONY: demo test check pages fuzz bench bench-peers bench-check bench-record docs clean
 
 demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 2 cores)
 	$(BIN)/untold demo
@@ -20,6 +20,9 @@ check: $(DEV_INSTALLED)  ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
+
+pages: $(DEV_INSTALLED)  ## docs/results.md and docs/claims.md, from the files in docs/evidence
+	$(BIN)/python -m untold.experiments.claims.evidence_pages docs/evidence docs
 
 fuzz: $(DEV_INSTALLED)  ## generated input for 10 minutes; SEED=n chooses other cases
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m fuzz --seed $(or $(SEED),1)

@@ -1,5 +1,7 @@
 """`untold reproduce` makes the tables and figures of the paper."""
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,9 @@ from untold.errors import UntoldError
 from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
+    from untold.experiments.evidence_parts import Evidence
     from untold.experiments.scales import Scale
+    from untold.experiments.workshop import Plan
 
 __all__ = ["reproduce"]
 
@@ -22,6 +26,9 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="smoke, small or paper.")] = "smoke",
     seeds: Annotated[
         int | None, number_option(1, 100, "Trainings of each system [the scale's].")
+    ] = None,
+    systems: Annotated[
+        str | None, typer.Option(help="Only these of its systems, such as gdr,both.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
     settings: Settings = None,
@@ -36,11 +43,12 @@ def reproduce(
         _list()
         return
     from untold.experiments.corpora import find_corpus
-    from untold.experiments.evidence_files import markdown_table, write_evidence
     from untold.experiments.items.item_registry import find_item
     from untold.experiments.workshop import Plan, Workshop
 
     found, size = find_item(item), _scale(scale)
+    if systems is not None:
+        found = found.only(systems.split(","))
     out = out or Path("reproduced") / f"{data}-{scale}"
     say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
     corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
@@ -53,11 +61,35 @@ def reproduce(
     workshop = found.prepare(workshop)
     workshop.train(found.trained)
     evidence = found.make(workshop)
-    paths = write_evidence(evidence, out / "report")
+    _report(replace(evidence, command=_command(item, systems, chosen)), out / "report", data)
+
+
+def _report(evidence: "Evidence", folder: Path, corpus: str) -> None:
+    """Writes all files of an item and prints its tables."""
+    from untold.durable import write_file
+    from untold.experiments.claims.evidence_pages import claims_page
+    from untold.experiments.claims.result_set import read_result_set
+    from untold.experiments.evidence_files import markdown_table, write_evidence
+
+    paths = [*write_evidence(evidence, folder), folder / "claims.md"]
+    write_file(paths[-1], claims_page([read_result_set(folder, corpus)]).encode())
     for table in evidence.tables:
         print(f"{table.title}\n\n{markdown_table(table)}\n")
     print("\n".join(evidence.notes))
     print(f"written: {paths[0]} and {len(paths) - 1} more files beside it")
+
+
+def _command(item: str, systems: str | None, plan: "Plan") -> str:
+    """Returns the command that makes an item, without the user's own folders."""
+    words = ["untold", "reproduce", item, "--data", plan.corpus.name]
+    if plan.corpus.known.grammar is None:
+        words += ["--root", "DATA"]
+    words += ["--scale", plan.scale.name]
+    if systems is not None:
+        words += ["--systems", systems]
+    if plan.seeds is not None:
+        words += ["--seeds", str(plan.seeds)]
+    return shlex.join([*words, *(word for each in plan.settings for word in ("--set", each))])
 
 
 def _scale(name: str) -> "Scale":

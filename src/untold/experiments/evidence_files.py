@@ -6,6 +6,7 @@ import html
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from untold import durable
@@ -51,20 +52,27 @@ def write_evidence(evidence: Evidence, out: Path) -> list[Path]:
         stem = f"{evidence.name}-{place + 1}" if len(evidence.tables) > 1 else evidence.name
         files[f"{stem}.csv"] = _csv_table(table).encode()
         files[f"{stem}.tex"] = latex_table(table).encode()
-    record = {
-        "name": evidence.name,
-        "title": evidence.title,
-        "notes": list(evidence.notes),
-        "figures": evidence.figures,
-    }
-    files[f"{evidence.name}.json"] = (
-        json.dumps(record, ensure_ascii=False, indent=1) + "\n"
-    ).encode()
+    files[f"{evidence.name}.json"] = _json_record(evidence).encode()
     files |= {**pictures, **evidence.files}
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         durable.write_file(out / name, data)
     return [out / name for name in files]
+
+
+def _json_record(evidence: Evidence) -> str:
+    """Formats all that an item has, but for the pictures themselves."""
+    record = {
+        "name": evidence.name,
+        "title": evidence.title,
+        "claim": evidence.claim,
+        "command": evidence.command,
+        "tables": [asdict(table) for table in evidence.tables],
+        "pictures": [[each.name, each.title] for each in evidence.pictures],
+        "notes": list(evidence.notes),
+        "figures": evidence.figures,
+    }
+    return json.dumps(record, ensure_ascii=False, indent=1) + "\n"
 
 
 def _markdown_report(evidence: Evidence) -> str:

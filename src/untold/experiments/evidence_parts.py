@@ -37,6 +37,7 @@ class Evidence:
     notes: Sequence[str] = ()
     figures: Mapping[str, object] = field(default_factory=dict)  # what was measured, for programs
     files: Mapping[str, bytes] = field(default_factory=dict)  # others, by their path in the report
+    command: str = ""  # that makes it
 
 
 def over_seeds(values: Sequence[float | None], places: int = 2) -> str:

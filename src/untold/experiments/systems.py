@@ -20,7 +20,12 @@ _PAPER_FORM = {
     "train.counterfactual": 0.0,
     "train.separator_rate": 1.0,
 }
-_BAGS = {"train.bow_weight": 1.0, "train.bow_share": 1.0, "train.vocabulary_share": 1.0}
+_BAGS = {
+    "train.bow_weight": 1.0,
+    "train.bow_window": "paper",
+    "train.bow_share": 1.0,
+    "train.vocabulary_share": 1.0,
+}
 _AGREEMENT = {"train.bca_weight": 1.0}
 _BOTH = {**_PAPER_FORM, **_BAGS, **_AGREEMENT}
 _SEQUENCE = {

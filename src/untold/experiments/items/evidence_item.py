@@ -1,9 +1,10 @@
 """The base of all items: a table or figure, what the paper says of it, and how it is made."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
+from untold.errors import UntoldError
 from untold.experiments.evidence_parts import Evidence
 from untold.experiments.systems import System
 from untold.experiments.workshop import Workshop
@@ -24,6 +25,20 @@ class EvidenceItem(ABC):
     def trained(self) -> Sequence[System]:
         """Returns the systems that must be trained before it is made."""
 
+    def only(self, names: Collection[str]) -> "EvidenceItem":
+        """Returns the item with some of its systems alone; by default it has no choice."""
+        raise UntoldError(
+            f"--systems {','.join(names)}: {self.name} needs all its systems: leave out --systems"
+        )
+
+    def check_names(self, names: Collection[str]) -> None:
+        """Raises an error if it has no system of a name."""
+        known = [system.name for system in self.trained]
+        if unknown := [name for name in names if name not in known]:
+            raise UntoldError(
+                f"--systems {unknown[0]}: {self.name} has no such system; it has {', '.join(known)}"
+            )
+
     def prepare(self, workshop: Workshop) -> Workshop:
         """Returns the workshop in which it is made; some items change the training text."""
         return workshop
@@ -43,3 +58,9 @@ class SystemsItem(EvidenceItem):
     def trained(self) -> Sequence[System]:
         """Returns all systems."""
         return self.systems
+
+    def only(self, names: Collection[str]) -> "EvidenceItem":
+        """Returns the item with some of its systems, and the first one, which is the baseline."""
+        self.check_names(names)
+        first, *others = self.systems
+        return replace(self, systems=[first, *(each for each in others if each.name in names)])

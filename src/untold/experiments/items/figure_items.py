@@ -10,7 +10,13 @@ from untold.experiments.charts import ChartLine, bar_chart, line_chart
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, Picture, number
 from untold.experiments.items.evidence_item import EvidenceItem, SystemsItem
 from untold.experiments.items.known_links import interesting_pairs
-from untold.experiments.items.score_items import compare_systems, score_notes, score_table
+from untold.experiments.items.score_items import (
+    compare_systems,
+    pair_table,
+    score_figures,
+    score_notes,
+    score_table,
+)
 from untold.experiments.systems import System
 from untold.experiments.workshop import Workshop
 from untold.introspection.explanation import explain
@@ -24,7 +30,7 @@ _EDGES = (10, 20, 30, 40, 50, 60)  # source words: the paper's buckets
 
 @dataclass(frozen=True)
 class BarItem(SystemsItem):
-    """Compares systems by BLEU, as bars; the first one is the baseline."""
+    """Compares systems by BLEU, as bars; the first one is the baseline, and the last the best."""
 
     def make(self, workshop: Workshop) -> Evidence:
         """Trains, translates and compares."""
@@ -33,9 +39,16 @@ class BarItem(SystemsItem):
         names = [row.name for row in comparison.rows]
         values = [row.average.mean for row in comparison.rows]
         picture = Picture(self.name, self.title, partial(bar_chart, names, values, "BLEU"))
-        figures: dict[str, object] = dict(zip(names, values, strict=True))
+        further = [compare_systems(workshop, [each, self.systems[-1]]) for each in self.rivals]
+        tables = [table, pair_table(further)] if further else [table]
+        figures = score_figures([comparison, *further])
         notes = score_notes(workshop, comparison)
-        return Evidence(self.name, self.title, self.claim, [table], [picture], notes, figures)
+        return Evidence(self.name, self.title, self.claim, tables, [picture], notes, figures)
+
+    @property
+    def rivals(self) -> Sequence[System]:
+        """Returns the systems between the baseline and the last; the last is tested on them."""
+        return self.systems[1:-1]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from untold.experiments.items.knowledge_items import (
 from untold.experiments.items.score_items import ScoreItem, find_systems
 from untold.experiments.items.stress_items import ConcatItem, OmissionItem
 from untold.experiments.items.summary_item import SummaryItem
-from untold.experiments.systems import SYSTEMS, variant
+from untold.experiments.systems import SYSTEMS, System, variant
 
 __all__ = ["ITEMS", "find_item"]
 
@@ -26,6 +26,10 @@ def _sweep(setting: str, label: str, values: Sequence[object]) -> Sweep:
         for value in values
     ]
     return Sweep(label, [str(value) for value in values], each)
+
+
+def _pair(before: str, after: str) -> tuple[System, System]:
+    return SYSTEMS[before], SYSTEMS[after]
 
 
 def _values(setting: str, value: object) -> dict[str, object]:
@@ -45,6 +49,15 @@ _ITEMS: list[EvidenceItem] = [
             find_systems(
                 "rnmt-control", "rnmt-coverage", "pfrnn", "aol", "aol-judged", "rnmt-both"
             ),
+        ],
+        [
+            _pair("gdr", "bow"),
+            _pair("gdr", "bca"),
+            _pair("bow", "both"),
+            _pair("no-redundant", "both"),
+            _pair("wide", "both"),
+            _pair("pfrnn", "rnmt-both"),
+            _pair("aol", "rnmt-both"),
         ],
     ),
     ScoreItem(

@@ -14,7 +14,12 @@ from untold.evaluation.system_comparison import ParallelText
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number, over_seeds
 from untold.experiments.items.evidence_item import EvidenceItem, SystemsItem
 from untold.experiments.items.known_links import aligned_pairs, links_note
-from untold.experiments.items.score_items import compare_systems, score_notes, score_table
+from untold.experiments.items.score_items import (
+    compare_systems,
+    score_figures,
+    score_notes,
+    score_table,
+)
 from untold.experiments.run_speeds import race_runs
 from untold.experiments.systems import System
 from untold.experiments.workshop import Job, Workshop
@@ -121,9 +126,7 @@ class OursItem(SystemsItem):
         found = {system.title: _separation(workshop, system) for system in self.systems[1:]}
         test = workshop.plan.corpus.known.tests[0]
         notes = [*score_notes(workshop, comparison), links_note(workshop, test)]
-        figures: dict[str, object] = {
-            row.name: {"bleu": list(row.average.values)} for row in comparison.rows
-        }
+        figures = score_figures([comparison])
         tables = [scores, _separation_table(found)]
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures | found)
 

@@ -1,7 +1,7 @@
 """Tables of BLEU: systems beside each other, with the paper's statistics."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from untold.evaluation.metrics import MetricOptions, make_metric
 from untold.evaluation.seed_statistics import compare_seeds
@@ -23,6 +23,8 @@ __all__ = [
     "ScoreItem",
     "compare_systems",
     "find_systems",
+    "pair_table",
+    "score_figures",
     "score_notes",
     "score_table",
 ]
@@ -35,11 +37,23 @@ class ScoreItem(EvidenceItem):
     """Compares systems by BLEU. The others of a group are tested against its first."""
 
     groups: Sequence[Sequence[System]]
+    pairs: Sequence[tuple[System, System]] = ()  # each second one is tested against the first, too
 
     @property
     def trained(self) -> list[System]:
         """Returns all systems."""
         return [system for group in self.groups for system in group]
+
+    def only(self, names: Collection[str]) -> "ScoreItem":
+        """Returns the item with some of its systems, and the first of each group that is left."""
+        self.check_names(names)
+        groups = [
+            [first, *(each for each in others if each.name in names)]
+            for first, *others in self.groups
+            if any(each.name in names for each in [first, *others])
+        ]
+        pairs = [pair for pair in self.pairs if {each.name for each in pair} <= set(names)]
+        return replace(self, groups=groups, pairs=pairs)
 
     def make(self, workshop: Workshop) -> Evidence:
         """Trains, translates and compares."""
@@ -48,11 +62,10 @@ class ScoreItem(EvidenceItem):
             score_table(workshop, group, comparison, self.title)
             for group, comparison in zip(self.groups, compared, strict=True)
         ]
-        figures = {
-            row.name: {"bleu": list(row.average.values), "parameters": row.parameters.total}
-            for comparison in compared
-            for row in comparison.rows
-        }
+        further = [compare_systems(workshop, pair) for pair in self.pairs]
+        if further:
+            tables.append(pair_table(further))
+        figures = score_figures([*compared, *further])
         notes = score_notes(workshop, compared[0])
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
 
@@ -95,6 +108,39 @@ def score_table(
     return EvidenceTable(title, columns, rows)
 
 
+def pair_table(comparisons: Sequence[Comparison]) -> EvidenceTable:
+    """Puts tests of two systems each into a table."""
+    columns = ["system", "against", "difference", "p bootstrap", "p randomisation", "over seeds"]
+    rows = [
+        [row.name, baseline.name, *_tested(comparison, row), _over_seeds(baseline, row)]
+        for comparison in comparisons
+        for baseline, row in [comparison.rows]
+    ]
+    return EvidenceTable("other differences of the average", columns, rows)
+
+
+def score_figures(comparisons: Sequence[Comparison]) -> dict[str, object]:
+    """Returns the scores of all systems, a number for each seed, and all tests."""
+    systems = {
+        row.name: {"bleu": list(row.average.values), "parameters": row.parameters.total}
+        for comparison in comparisons
+        for row in comparison.rows
+    }
+    tests = [
+        {
+            "system": row.name,
+            "against": comparison.rows[0].name,
+            "difference": comparison.difference(row),
+            "p_bootstrap": row.average_p_values.bootstrap,
+            "p_randomisation": row.average_p_values.randomisation,
+        }
+        for comparison in comparisons
+        for row in comparison.rows[1:]
+        if row.average_p_values is not None
+    ]
+    return {"systems": systems, "tests": tests}
+
+
 def _over_seeds(baseline: Row, row: Row) -> str:
     """Compares two systems by the seeds that both have: mean, interval, exact sign-flip test."""
     pairs = list(zip(baseline.average.values, row.average.values, strict=False))
@@ -110,13 +156,16 @@ def _scores(comparison: Comparison, row: Row) -> list[str]:
         number(score.mean) + ("" if score.deviation is None else f" ± {score.deviation:.2f}")
         for score in scores
     ]
-    p_values = row.average_p_values
-    tested = [""] * 3
-    if p_values is not None:
-        difference = f"{comparison.difference(row):+.2f}"
-        tested = [difference, f"{p_values.bootstrap:.4f}", f"{p_values.randomisation:.4f}"]
     seeds = str(len(row.average.values))
-    return [row.name, f"{row.parameters.total:,}", *cells, seeds, *tested]
+    return [row.name, f"{row.parameters.total:,}", *cells, seeds, *_tested(comparison, row)]
+
+
+def _tested(comparison: Comparison, row: Row) -> list[str]:
+    p_values = row.average_p_values
+    if p_values is None:
+        return [""] * 3
+    difference = f"{comparison.difference(row):+.2f}"
+    return [difference, f"{p_values.bootstrap:.4f}", f"{p_values.randomisation:.4f}"]
 
 
 def score_notes(workshop: Workshop, comparison: Comparison) -> list[str]:
