@@ -12,6 +12,9 @@ from untold.errors import UntoldError
 from untold.stopping import say_if_stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from untold.experiments.corpora import TestFiles
     from untold.experiments.evidence_parts import Evidence
     from untold.experiments.scales import Scale
     from untold.experiments.workshop import Plan
@@ -29,6 +32,10 @@ def reproduce(
     ] = None,
     systems: Annotated[
         str | None, typer.Option(help="Only these of its systems, such as gdr,both.")
+    ] = None,
+    links: Annotated[
+        list[str] | None,
+        typer.Option(help="A further test of separation: NAME=SOURCE,REFERENCE,ALIGNMENTS."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
     settings: Settings = None,
@@ -52,6 +59,7 @@ def reproduce(
     out = out or Path("reproduced") / f"{data}-{scale}"
     say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
     corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
+    corpus = replace(corpus, linked=_linked_tests(links or (), item))
     chosen = Plan(corpus, size, seeds, out, tuple(settings or ()))
     workshop = Workshop(chosen, print_notice)
     if plan:
@@ -62,6 +70,24 @@ def reproduce(
     workshop.train(found.trained)
     evidence = found.make(workshop)
     _report(replace(evidence, command=_command(item, systems, chosen)), out / "report", data)
+
+
+def _linked_tests(given: "Sequence[str]", item: str) -> tuple["TestFiles", ...]:
+    """Reads the option --links."""
+    from untold.experiments.corpora import TestFiles
+
+    if given and item != "separation":
+        raise UntoldError(f"--links {given[0]} has no effect on {item}: leave it out")
+    found = []
+    for text in given:
+        name, _, files = text.partition("=")
+        paths = files.split(",")
+        if not name or len(paths) != 3 or not all(paths):
+            raise UntoldError(f"--links {text}: write it as NAME=SOURCE,REFERENCE,ALIGNMENTS")
+        if missing := [path for path in paths if not Path(path).exists()]:
+            raise UntoldError(f"--links {text}: {missing[0]} is missing")
+        found.append(TestFiles(name, *(str(Path(path).resolve()) for path in paths)))
+    return tuple(found)
 
 
 def _report(evidence: "Evidence", folder: Path, corpus: str) -> None:
@@ -89,6 +115,8 @@ def _command(item: str, systems: str | None, plan: "Plan") -> str:
         words += ["--systems", systems]
     if plan.seeds is not None:
         words += ["--seeds", str(plan.seeds)]
+    for test in plan.corpus.linked:
+        words += ["--links", f"{test.name}=SOURCE,REFERENCE,ALIGNMENTS"]
     return shlex.join([*words, *(word for each in plan.settings for word in ("--set", each))])
 
 

@@ -53,6 +53,7 @@ class FoundCorpus:
     root: Path
     sentences: int | None = None  # of each test set; None: all
     train: tuple[str, str] = ("", "")  # another training text in its place
+    linked: tuple[TestFiles, ...] = ()  # further test sets with links, for the item separation
 
     @property
     def name(self) -> str:

@@ -1,10 +1,12 @@
 """Every item is made, with models that are too small to learn anything."""
 
 import json
+from dataclasses import asdict, replace
 
 import pytest
 
 from tiny_scale import SCALE
+from untold.errors import UntoldError
 from untold.experiments.corpora import find_corpus
 from untold.experiments.evidence_files import write_evidence
 from untold.experiments.items.item_registry import ITEMS
@@ -41,3 +43,26 @@ def test_an_item_is_made_and_written(name, workshop, tmp_path):
     text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
     assert all(title in text for title in titles) or name.startswith("figure")
     assert json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))["name"] == name
+
+
+def test_separation_is_measured_on_further_test_sets(workshop):
+    corpus = workshop.plan.corpus
+    own = corpus.known.tests[0]
+    absolute = {key: str(corpus.root / path) for key, path in asdict(own).items()}
+    other = replace(own, **absolute | {"name": "other"})
+    plan = replace(workshop.plan, corpus=replace(corpus, linked=(other,)))
+    item = ITEMS["separation"].only(["ours"])
+    evidence = item.make(Workshop(plan, print))
+    assert [table.title.rpartition(" ")[2] for table in evidence.tables] == ["test", "other"]
+    first, second = (table.rows for table in evidence.tables)
+    assert first == second  # the same pairs
+
+
+def test_an_item_may_have_some_of_its_systems():
+    found = ITEMS["table1"].only(["both", "gdr"])
+    assert [s.name for s in found.trained] == ["control", "gdr", "both"]
+    assert found.pairs == []
+    with pytest.raises(UntoldError, match="--systems nobody: table1 has no such system"):
+        ITEMS["table1"].only(["nobody"])
+    with pytest.raises(UntoldError, match="needs all its systems"):
+        ITEMS["speed"].only(["both"])

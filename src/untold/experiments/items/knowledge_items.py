@@ -11,6 +11,7 @@ from untold.evaluation.cdr import measure_cdr
 from untold.evaluation.separation_report import separation_report
 from untold.evaluation.speed_race import Speed
 from untold.evaluation.system_comparison import ParallelText
+from untold.experiments.corpora import TestFiles
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number, over_seeds
 from untold.experiments.items.evidence_item import EvidenceItem, SystemsItem
 from untold.experiments.items.known_links import aligned_pairs, links_note
@@ -72,29 +73,32 @@ class SeparationItem(SystemsItem):
     """Measures past and future against word links, beside the position rule."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Reads the references of the first test set."""
-        test = workshop.plan.corpus.known.tests[0]
-        found = {s.title: _separation(workshop, s) for s in self.systems}
-        table = _separation_table(found)
-        notes = [f"{test.name} of {workshop.plan.corpus.name}", links_note(workshop, test)]
-        return Evidence(self.name, self.title, self.claim, [table], (), notes, dict(found))
+        """Reads the references of the first test set, and of those that were added."""
+        corpus, tables, notes, figures = workshop.plan.corpus, [], [], {}
+        for test in (corpus.known.tests[0], *corpus.linked):
+            found = {s.title: _separation(workshop, s, test) for s in self.systems}
+            tables.append(_separation_table(found, test))
+            notes.append(f"{test.name}: {links_note(workshop, test)}")
+            figures |= found if test not in corpus.linked else {test.name: found}
+        return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
 
 
-def _separation(workshop: Workshop, system: System) -> list[dict[str, Any]]:
-    """Measures every seed of a system on the first test set."""
-    test = workshop.plan.corpus.known.tests[0]
+def _separation(workshop: Workshop, system: System, test: TestFiles) -> list[dict[str, Any]]:
+    """Measures every seed of a system on a test set."""
 
     def make(job: Job) -> dict[str, Any]:
         return asdict(separation_report(workshop.load(job), aligned_pairs(workshop, test)))
 
     text = workshop.plan.corpus.read(test)
     return [
-        workshop.measure("separation", job, text, partial(make, job))
+        workshop.measure(f"separation/{test.name}", job, text, partial(make, job))
         for job in workshop.seeds_of(system)
     ]
 
 
-def _separation_table(found: Mapping[str, Sequence[dict[str, Any]]]) -> EvidenceTable:
+def _separation_table(
+    found: Mapping[str, Sequence[dict[str, Any]]], test: TestFiles
+) -> EvidenceTable:
     """Puts the figures of systems, and of the position rule, beside each other."""
     first = next(iter(found.values()))[0]
     names = [key for key, value in first["model"].items() if not isinstance(value, list)]
@@ -112,7 +116,7 @@ def _separation_table(found: Mapping[str, Sequence[dict[str, Any]]]) -> Evidence
     last = ["omission word auc", *omissions, ""]
     columns = ["figure", *(f"{name} (n = {len(seeds)})" for name, seeds in found.items())]
     columns.append("position rule")
-    return EvidenceTable("past and future against links", columns, [*rows, last])
+    return EvidenceTable(f"past and future against links, {test.name}", columns, [*rows, last])
 
 
 @dataclass(frozen=True)
@@ -123,11 +127,11 @@ class OursItem(SystemsItem):
         """Trains, translates, compares, and measures the separation."""
         comparison = compare_systems(workshop, self.systems)
         scores = score_table(workshop, self.systems, comparison, "BLEU")
-        found = {system.title: _separation(workshop, system) for system in self.systems[1:]}
         test = workshop.plan.corpus.known.tests[0]
+        found = {system.title: _separation(workshop, system, test) for system in self.systems[1:]}
         notes = [*score_notes(workshop, comparison), links_note(workshop, test)]
         figures = score_figures([comparison])
-        tables = [scores, _separation_table(found)]
+        tables = [scores, _separation_table(found, test)]
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures | found)
 
 
