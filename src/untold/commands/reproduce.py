@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from untold.experiments.corpora import TestFiles
     from untold.experiments.evidence_parts import Evidence
+    from untold.experiments.items.evidence_item import EvidenceItem
     from untold.experiments.scales import Scale
     from untold.experiments.workshop import Plan
 
@@ -50,12 +51,9 @@ def reproduce(
         _list()
         return
     from untold.experiments.corpora import find_corpus
-    from untold.experiments.items.item_registry import find_item
     from untold.experiments.workshop import Plan, Workshop
 
-    found, size = find_item(item), _scale(scale)
-    if systems is not None:
-        found = found.only(systems.split(","))
+    found, size = _item(item, systems), _scale(scale)
     out = out or Path("reproduced") / f"{data}-{scale}"
     say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
     corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
@@ -68,8 +66,15 @@ def reproduce(
         return
     workshop = found.prepare(workshop)
     workshop.train(found.trained)
-    evidence = found.make(workshop)
-    _report(replace(evidence, command=_command(item, systems, chosen)), out / "report", data)
+    evidence = replace(found.make(workshop), command=_command(item, systems, chosen))
+    _report(evidence, out / "report", data)
+
+
+def _item(name: str, systems: str | None) -> "EvidenceItem":
+    from untold.experiments.items.item_registry import find_item
+
+    found = find_item(name)
+    return found if systems is None else found.only(systems.split(","))
 
 
 def _linked_tests(given: "Sequence[str]", item: str) -> tuple["TestFiles", ...]:
