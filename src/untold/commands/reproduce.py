@@ -91,7 +91,8 @@ def _linked_tests(given: "Sequence[str]", item: str) -> tuple["TestFiles", ...]:
             raise UntoldError(f"--links {text}: write it as NAME=SOURCE,REFERENCE,ALIGNMENTS")
         if missing := [path for path in paths if not Path(path).exists()]:
             raise UntoldError(f"--links {text}: {missing[0]} is missing")
-        found.append(TestFiles(name, *(str(Path(path).resolve()) for path in paths)))
+        source, reference, alignments = (str(Path(path).resolve()) for path in paths)
+        found.append(TestFiles(name, source, reference, alignments))
     return tuple(found)
 
 

@@ -1,11 +1,11 @@
 """The corpora of experiments: the embedded grammars, and real ones that a user has in a folder."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from untold.corpus.grammars import write_sample
-from untold.corpus.lines import read_test_set
+from untold.corpus.lines import read_lines, read_test_set
 from untold.errors import UntoldError
 
 __all__ = ["CORPORA", "FoundCorpus", "KnownCorpus", "TestFiles", "find_corpus"]
@@ -21,6 +21,7 @@ class TestFiles:
     source: str
     reference: str
     alignments: str | None = None
+    further: tuple[str, ...] = ()  # more references of the same sentences
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,17 @@ class KnownCorpus:
     bleu_tokenize: str = "13a"
     vocabulary: int = 6000
     is_summary: bool = False
+    metric: str = "bleu"
+    ignores_case: bool = False  # scores do
+    data: Mapping[str, object] = field(default_factory=dict)  # further settings of that section
+    tokenizer: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
         """Returns all files that an experiment reads, but for alignments."""
-        tests = [path for test in self.tests for path in (test.source, test.reference)]
+        tests = [
+            path for test in self.tests for path in (test.source, test.reference, *test.further)
+        ]
         return [*self.train, *self.valid, *tests]
 
 
@@ -74,6 +81,7 @@ class FoundCorpus:
             "target_language": known.languages[1],
             "root": str(self.root.resolve()),
             "bleu_tokenize": known.bleu_tokenize,
+            **known.data,
             "train": {"source": str(source.resolve()), "target": str(target.resolve())},
             "valid": {
                 side: str(_existing(self.root, path).resolve())
@@ -86,6 +94,11 @@ class FoundCorpus:
         source, reference = (_existing(self.root, path) for path in (test.source, test.reference))
         sources, references = read_test_set(source, reference, _ignore)
         return sources[: self.sentences], references[: self.sentences]
+
+    def read_further(self, test: TestFiles) -> list[list[str]]:
+        """Reads the other references of a test set, if it has more than one."""
+        paths = (_existing(self.root, path) for path in test.further)
+        return [list(read_lines(path))[: self.sentences] for path in paths]
 
     def development(self) -> TestFiles:
         """Returns the development set as a test set."""
@@ -116,6 +129,13 @@ def _grammar(name: str, languages: tuple[str, str]) -> KnownCorpus:
 
 def _two(split: str, source: str, target: str) -> tuple[str, str]:
     return f"{split}.{source}.gz", f"{split}.{target}.gz"
+
+
+_RECIPE = "docs/paper-data.md has the steps"
+
+
+def _further_references(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}.en{number}" for number in (1, 2, 3))
 
 
 _M30K = "{}.lc.norm.tok.{}.gz"
@@ -171,6 +191,52 @@ _ALL = [
         vocabulary=8000,
         is_summary=True,
     ),
+    KnownCorpus(
+        "nist-zh-en",
+        ("zh", "en"),
+        ("train.zh", "train.en"),
+        ("mt03.zh", "mt03.en0"),
+        tuple(
+            TestFiles(name, f"{name}.zh", f"{name}.en0", None, _further_references(name))
+            for name in ("mt04", "mt05", "mt06")
+        ),
+        f"the Linguistic Data Consortium; {_RECIPE}",
+        bleu_tokenize="none",
+        vocabulary=32_000,
+        metric="multi-bleu",
+        ignores_case=True,
+        data={"lowercase": True, "max_words": 50},
+    ),
+    KnownCorpus(
+        "wmt14-en-de",
+        ("en", "de"),
+        ("train.en", "train.de"),
+        ("newstest2013.en", "newstest2013.de"),
+        (TestFiles("newstest2014", "newstest2014.en", "newstest2014.de"),),
+        f"statmt.org/wmt14; {_RECIPE}",
+        vocabulary=32_000,
+    ),
+    KnownCorpus(
+        "wmt16-en-ro",
+        ("en", "ro"),
+        ("train.en", "train.ro"),
+        ("newsdev2016.en", "newsdev2016.ro"),
+        (TestFiles("newstest2016", "newstest2016.en", "newstest2016.ro"),),
+        f"statmt.org/wmt16; {_RECIPE}",
+        vocabulary=32_000,
+    ),
+    KnownCorpus(
+        "lcsts",
+        ("zh", "zh"),
+        ("train.text", "train.headline"),
+        ("valid.text", "valid.headline"),
+        (TestFiles("test", "test.text", "test.headline"),),
+        f"Harbin Institute of Technology, Shenzhen; {_RECIPE}",
+        bleu_tokenize="char",
+        vocabulary=4000,
+        is_summary=True,
+        tokenizer={"kind": "char"},
+    ),
 ]
 CORPORA: dict[str, KnownCorpus] = {corpus.name: corpus for corpus in _ALL}
 
@@ -203,9 +269,10 @@ def _ignore(_notice: str) -> None:
 
 
 def _existing(root: Path, path: str) -> Path:
-    """Returns the file, or the same one without compression."""
-    found = root / path
-    return found if found.exists() else root / path.removesuffix(".gz")
+    """Returns the file, compressed or not: the one that is there."""
+    plain = path.removesuffix(".gz")
+    forms = (root / path, root / plain, root / f"{plain}.gz")
+    return next((form for form in forms if form.exists()), forms[0])
 
 
 def _layout(paths: Sequence[str]) -> str:

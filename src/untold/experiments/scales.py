@@ -105,6 +105,5 @@ SCALES = {
         settings={"model.preset": "base", "model.dropout": 0.1, **_PAPER},
         further_settings={"model.separator.d_capsule": 256},
         pairs=100_000,
-        vocabulary=32_000,
     ),
 }

@@ -146,7 +146,7 @@ class Workshop:
             settings["model.d_ffn"] = self._widened(SYSTEMS[system.same_size_as])
         values: Mapping[str, Any] = {
             "data": plan.corpus.settings(),
-            "tokenizer": {"size": scale.vocabulary or known.vocabulary},
+            "tokenizer": {"size": self._vocabulary(), **known.tokenizer},
         }
         changes = [f"{key}={_toml(value)}" for key, value in settings.items()]
         return parse_config(override(values, [*changes, *plan.settings]), job.name)
@@ -233,8 +233,7 @@ class Workshop:
 
     def _widened(self, other: System) -> int:
         """Returns the inner width with which a plain model has as many parameters as another."""
-        known, scale = self.plan.corpus.known, self.plan.scale
-        size = scale.vocabulary or known.vocabulary
+        size = self._vocabulary()
         wide, plain = self.config(Job(other)), self.config(Job(SYSTEMS["transformer"]))
         wanted = _parameters(wide, size)
         widths = [plain.model.d_ffn, plain.model.d_ffn + 8]
@@ -244,6 +243,10 @@ class Workshop:
         ]
         each = (counts[1] - counts[0]) / (widths[1] - widths[0])
         return widths[0] + round((wanted - counts[0]) / each)
+
+    def _vocabulary(self) -> int:
+        """Returns the size of the vocabulary: the paper's corpora have their own."""
+        return self.plan.scale.vocabulary or self.plan.corpus.known.vocabulary
 
     def _aligner_folder(self) -> Path:
         return self._bases.plan.out / "aligner"

@@ -53,3 +53,12 @@ def test_a_grammar_is_generated_once_and_has_links(tmp_path):
     again = find_corpus("grammar-zh-en", None, tmp_path, pairs=20, sentences=5)
     assert first == again and first.alignments(first.known.tests[0]).exists()
     assert len(first.read(first.known.tests[0])[0]) == 5
+
+
+def test_a_test_set_may_have_several_references(tmp_path):
+    known = CORPORA["nist-zh-en"]
+    lay_out(tmp_path / "here", known, compressed=False)
+    found = find_corpus("nist-zh-en", tmp_path / "here", tmp_path, pairs=0, sentences=1)
+    further = found.read_further(known.tests[0])
+    assert further == [[f"mt04.en{number} one"] for number in (1, 2, 3)]
+    assert found.settings()["lowercase"] is True

@@ -73,9 +73,12 @@ class ScoreItem(EvidenceItem):
 def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison:
     """Scores systems on all test sets; each is tested against the first."""
     corpus = workshop.plan.corpus
-    options = MetricOptions(corpus.known.bleu_tokenize, lowercase=False)
-    metric = make_metric("bleu", options).sacrebleu_metric()
-    tests = [ParallelText(test.name, *corpus.read(test)) for test in corpus.known.tests]
+    options = MetricOptions(corpus.known.bleu_tokenize, lowercase=corpus.known.ignores_case)
+    metric = make_metric(corpus.known.metric, options).sacrebleu_metric()
+    tests = [
+        ParallelText(test.name, *corpus.read(test), corpus.read_further(test))
+        for test in corpus.known.tests
+    ]
     outputs = []
     for system in systems:
         jobs = workshop.seeds_of(system)
