@@ -13,7 +13,7 @@ demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 
 	$(BIN)/untold demo
 
 test: check  ## everything: style, types, architecture, tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # the models of the tests are too small for two threads
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # the models of the tests are too small for two threads
 
 check: $(DEV_INSTALLED)  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .

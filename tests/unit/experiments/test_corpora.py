@@ -10,10 +10,11 @@ def lay_out(root, known, *, compressed=True):
     root.mkdir()
     for path in known.paths:
         data = f"{path} one\n{path} two\n".encode()
+        plain = path.removesuffix(".gz")
         if compressed:
-            (root / path).write_bytes(gzip.compress(data))
+            (root / f"{plain}.gz").write_bytes(gzip.compress(data))
         else:
-            (root / path.removesuffix(".gz")).write_bytes(data)
+            (root / plain).write_bytes(data)
 
 
 @pytest.mark.parametrize("compressed", [True, False])
