@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -63,12 +63,20 @@ class _Part:
     prefix: tuple[int, ...]  # how its translation must begin
 
 
-def load(path: str | Path | Sequence[str | Path], device: str = "cpu") -> "Translator":
-    """Loads a translator from a model directory or training run; several paths make an ensemble."""
+def load(
+    path: str | Path | Sequence[str | Path],
+    device: str = "cpu",
+    settings: Mapping[str, object] | None = None,
+) -> "Translator":
+    """Loads a translator from a model directory or training run; several paths make an ensemble.
+
+    `hf:PATH` names a Hugging Face folder, or a model of the hub, whose `settings` are keys of
+    [model] such as `source_language`.
+    """
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     if not paths:
         raise UntoldError("no model given: name at least one model directory")
-    return Translator([load_model(each, device) for each in paths])
+    return Translator([load_model(each, device, settings=settings) for each in paths])
 
 
 class Translator:
@@ -97,7 +105,8 @@ class Translator:
         self.codec: TextCodec = first.codec
         self.tokenizers: Tokenizers = first.tokenizers
         self.data = first.config.data
-        self.decode: DecodeConfig = decode or first.config.decode
+        settled = first.config.model_copy(update={"decode": decode or first.config.decode})
+        self.decode: DecodeConfig = settled.within_limits().decode
         self.device = self.codec.device
         self._advance = advance
         self._untold = _untold_rule(self.models, self.decode.tell_all)

@@ -6,7 +6,7 @@ from typing import Any
 
 from untold.config import SeparatorConfig
 from untold.models.seq2seq import Seq2Seq
-from untold.storage.model_directory import TrainedModel, find_model
+from untold.storage.model_directory import TrainedModel, find_model, hugging_face_name
 
 __all__ = ["Parameters", "count_parameters", "summarise"]
 
@@ -23,7 +23,8 @@ class Parameters:
 def count_parameters(model: Seq2Seq) -> Parameters:
     """Counts every parameter once; a shared one counts once, too."""
     total = sum(p.numel() for p in model.parameters())
-    tables = ("embedding", ".lexicon.")  # these have a row for each word of a vocabulary
+    # These have a row for each word of a vocabulary; the latter ones in Hugging Face models.
+    tables = ("embedding", ".lexicon.", ".shared.", "embed_tokens", "lm_head")
     embeddings = sum(
         p.numel() for name, p in model.named_parameters() if any(part in name for part in tables)
     )
@@ -41,7 +42,7 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
     config, parameters = trained.config, count_parameters(trained.model)
     shape = config.model
     return {
-        "model": str(find_model(path)),
+        "model": str(path if hugging_face_name(path) else find_model(path)),
         "languages": f"{config.data.source_language} -> {config.data.target_language}",
         "backbone": shape.backbone,
         **shape.describe(),
