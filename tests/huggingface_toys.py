@@ -4,8 +4,10 @@ Their ids are those of the real families: Marian has eos 0 and pad = start = V -
 ones frame their text with language codes. Weights are large enough that the models react.
 """
 
+import copy
 import io
 import json
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,11 @@ import sentencepiece
 import torch
 from tokenizers import ByteLevelBPETokenizer
 
+from untold.config import SeparatorConfig
+from untold.huggingface.huggingface_folder import HuggingFaceFolder, wrap_model
 from untold.huggingface.transformers_extra import import_transformers, quiet
+from untold.models.past_future import PastFuture
+from untold.models.seq2seq import Seq2Seq
 
 LINES = [
     "the naïve cat sees 日本 🙂 .",
@@ -184,10 +190,11 @@ def _size(family: str, tokenizer: Any) -> int:
 def _fill(model: Any) -> Any:
     """Draws weights that are large enough to react, and a bias that is not zero."""
     generator = torch.Generator().manual_seed(5)
+    scale = 0.25 if "T5" in type(model).__name__ else 0.4  # T5 divides no product of attention
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "embed_positions" not in name and "norm" not in name:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.4)
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
         bias = getattr(model, "final_logits_bias", None)
         if bias is not None:
             bias.copy_(torch.randn(bias.shape, generator=generator))
@@ -201,6 +208,24 @@ def save_folder(family: str, folder: Path) -> Path:
         make_model(family, tokenizer).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     return folder
+
+
+@cache
+def wrapped(family: str) -> HuggingFaceFolder:
+    """A wrapped model of a family; copy it before anything changes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = make_tokenizer(family, Path(folder))
+    return wrap_model(make_model(family, tokenizer), tokenizer, languages(family), family)
+
+
+def with_past_future(family: str, **settings: Any) -> Seq2Seq:
+    """A wrapped model of a family with an untrained separator on top of it."""
+    found, kind = wrapped(family), {"kind": "gdr", "d_capsule": 7, "lexicon": 5, **settings}
+    separator = SeparatorConfig.model_validate(kind)
+    shape = found.config.model.model_copy(update={"separator": separator})
+    backbone = copy.deepcopy(found.model.backbone)
+    torch.manual_seed(3)
+    return Seq2Seq(backbone, PastFuture(shape, backbone.widths, found.tokenizers.sizes)).eval()
 
 
 def languages(family: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from untold.config.section import as_tuple
 from untold.errors import UntoldError, shorten
 from untold.huggingface.folded_attention import register_folded_attention, showing
 from untold.huggingface.transformers_extra import import_transformers, quiet
-from untold.models.backbone import Backbone, Decoded, Source, Widths
+from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 
 __all__ = ["HuggingFaceBackbone", "HuggingFaceConfig", "HuggingFaceState", "refuse_architecture"]
 
@@ -234,11 +234,12 @@ class HuggingFaceBackbone(Backbone):
         self,
         source: Source,
         last: Int[Tensor, "b n"],
-        state: HuggingFaceState,
+        state: DecoderState,
         *,
         attention: bool = False,
     ) -> tuple[Decoded, HuggingFaceState]:
         """Reads one more token of every hypothesis; at the beginning also what goes before it."""
+        assert isinstance(state, HuggingFaceState)
         ids = last.reshape(-1, 1)
         if not state.layers:
             ids = self._begin(ids)

@@ -157,8 +157,8 @@ class HuggingFaceTokenizers(Tokenizers):
     def of(cls, tokenizer: Any, use: TokenizerUse, where: str) -> "HuggingFaceTokenizers":
         """Takes over a tokenizer; `where` names it in messages."""
         shared = _Shared(tokenizer, use, where)
-        sides = (HuggingFaceTokenizer(shared, is_target=each) for each in (False, True))
-        return cls(*sides, shared.framing)
+        source, target = (HuggingFaceTokenizer(shared, is_target=each) for each in (False, True))
+        return cls(source, target, shared.framing)
 
     @classmethod
     def load(cls, directory: Path) -> "HuggingFaceTokenizers":
