@@ -33,7 +33,7 @@ SHAPE = {
     for side in ("encoder", "decoder")
     for name, value in (("layers", 2), ("ffn_dim", 24), ("attention_heads", 2))
 }
-T5_SHAPE = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_decoder_layers": 3}
+T5_SHAPE = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}
 LANGUAGES = {
     "mbart": ("en_XX", "de_DE"),
     "mbart50": ("en_XX", "de_DE"),
@@ -161,6 +161,7 @@ def make_model(family: str, tokenizer: Any, **changes: Any) -> Any:
         model = transformers.MarianMTModel(config)
     elif family.startswith("t5"):
         gated = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+        gated |= {"num_decoder_layers": 3}  # deeper than the encoder
         options = {"vocab_size": size, "decoder_start_token_id": 0, **T5_SHAPE}
         options |= gated if "1.1" in family else {}
         config = transformers.T5Config(**options, **changes)
@@ -193,7 +194,7 @@ def _fill(model: Any) -> Any:
     scale = 0.25 if "T5" in type(model).__name__ else 0.4  # T5 divides no product of attention
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "embed_positions" not in name and "norm" not in name:
+            if parameter.requires_grad and "norm" not in name:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
         bias = getattr(model, "final_logits_bias", None)
         if bias is not None:

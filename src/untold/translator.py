@@ -258,7 +258,13 @@ class Translator:
     def _check_lengths(self, lengths: Sequence[int]) -> None:
         """Refuses pairs that are too long to score: unlike a text to translate, none is cut."""
         limit = max(self.decode.batch_tokens, self.data.max_tokens + 1)
+        most = self.models[0].config.model.most_tokens
         for number, length in enumerate(lengths, start=1):
+            if most is not None and length > most + 1:
+                raise UntoldError(
+                    f"pair {number} has a side of {length} pieces, and the positions of the model "
+                    f"end at {most + 1}: divide it"
+                )
             if length > limit:
                 raise UntoldError(
                     f"pair {number} has a side of {length} pieces, and at most {limit} are scored "

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from untold.config import SeparatorConfig
+from untold.corpus.tokenizer import SentencePieceTokenizer
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import TrainedModel, find_model, hugging_face_name
 
@@ -49,12 +50,18 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
         "past and future": _separator(shape.separator),
         "copying": "yes" if shape.copying else "no",
         "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
-        f"{' (one for both)' if trained.tokenizers.joint else ''}, {config.tokenizer.kind}",
+        f"{' (one for both)' if trained.tokenizers.joint else ''}, {_tokenizer_kind(trained)}",
         "parameters": parameters.total,
         "parameters without embeddings": parameters.without_embeddings,
         "parameters to translate with": parameters.to_translate_with,
         "decoding": ", ".join(f"{k} {v}" for k, v in config.decode.model_dump().items()),
     }
+
+
+def _tokenizer_kind(trained: TrainedModel) -> str:
+    if isinstance(trained.tokenizers.source, SentencePieceTokenizer):
+        return trained.config.tokenizer.kind
+    return "the tokenizer that the model came with"
 
 
 def _separator(config: SeparatorConfig) -> str:

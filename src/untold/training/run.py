@@ -184,9 +184,7 @@ def _load_init(config: Config, init: Path) -> TrainedModel:
     return load_model(init, settings={name: value for name, value in given.items() if value})
 
 
-def _take_over(
-    config: Config, checkpoint: Checkpoint | None, other: TrainedModel | None
-) -> Config:
+def _take_over(config: Config, checkpoint: Checkpoint | None, other: TrainedModel | None) -> Config:
     """Completes the settings by what only the weights to start from can tell."""
     if checkpoint is not None:
         return config.starting_from(read_config(checkpoint.directory).model)
