@@ -27,10 +27,12 @@ from conformance.test_backbones import (  # noqa: F401
 )
 from huggingface_toys import FAMILIES, with_past_future
 
+# Two families differ from others in their tokenizers alone.
+SHAPES = [name for name in FAMILIES if name not in ("marian, two vocabularies", "nllb")]
 MODELS = {}
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=SHAPES)
 def model(request):
     if request.param not in MODELS:
         made = MODELS[request.param] = with_past_future(request.param, token_coverage=True)

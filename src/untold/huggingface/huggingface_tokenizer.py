@@ -17,7 +17,7 @@ from untold.corpus.tokenizer import Tokenizers, check_unicode
 from untold.corpus.vocabulary import SpecialIds
 from untold.corpus.word_spans import Span, byte_piece, span_text
 from untold.errors import UntoldError, shorten
-from untold.huggingface.transformers_extra import import_transformers, quiet
+from untold.huggingface.transformers_extra import import_transformers, quiet, system_errors
 
 __all__ = ["FOLDER", "Framing", "HuggingFaceTokenizer", "HuggingFaceTokenizers", "TokenizerUse"]
 
@@ -245,7 +245,7 @@ class _Shared:
     def save(self, directory: Path) -> None:
         """Writes the tokenizer's own files and how it is used."""
         folder = directory / FOLDER
-        with quiet():
+        with quiet(), system_errors(folder):
             self.tokenizer.save_pretrained(str(folder))
         text = json.dumps(asdict(self.use), indent=1) + "\n"
         (folder / USE).write_text(text, encoding="utf-8")

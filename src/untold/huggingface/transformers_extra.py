@@ -2,14 +2,18 @@
 
 import importlib
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from untold.errors import UntoldError
 
-__all__ = ["import_transformers", "quiet"]
+__all__ = ["import_transformers", "quiet", "system_errors"]
+
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")  # how Rust cites errno
 
 
 def import_transformers(module: str = "") -> Any:
@@ -25,6 +29,20 @@ def import_transformers(module: str = "") -> Any:
             "a Hugging Face model needs transformers: pip install 'untold[hf]'"
         ) from None
     return found
+
+
+@contextmanager
+def system_errors(place: Path) -> Iterator[None]:
+    """Turns a full disk into an OSError, as it is elsewhere; Rust gives it as plain text."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if found := _SYSTEM_ERROR.search(str(error)):
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), str(place)) from error
+        raise
 
 
 @contextmanager
