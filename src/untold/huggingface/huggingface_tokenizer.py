@@ -19,7 +19,14 @@ from untold.corpus.word_spans import Span, byte_piece, span_text
 from untold.errors import UntoldError, shorten
 from untold.huggingface.transformers_extra import import_transformers, quiet, system_errors
 
-__all__ = ["FOLDER", "Framing", "HuggingFaceTokenizer", "HuggingFaceTokenizers", "TokenizerUse"]
+__all__ = [
+    "FOLDER",
+    "Framing",
+    "HuggingFaceTokenizer",
+    "HuggingFaceTokenizers",
+    "TokenizerUse",
+    "read_tokenizer",
+]
 
 FOLDER, USE = "huggingface_tokenizer", "untold.json"
 _PROBE = "The 2nd naïve probe : 日本 🙂 </s> x"
