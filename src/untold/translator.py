@@ -68,13 +68,8 @@ def load(
     device: str = "cpu",
     settings: Mapping[str, object] | None = None,
 ) -> "Translator":
-    """Loads a translator from a model directory or training run; several paths make an ensemble.
-
-    `hf:PATH` names a Hugging Face folder, or a model of the hub, whose `settings` are keys of
-    [model] such as `source_language`.
-    """
-    paths = [path] if isinstance(path, (str, Path)) else list(path)
-    if not paths:
+    """Loads model directories, runs or hf:PATH, which may need `settings` such as its languages."""
+    if not (paths := [path] if isinstance(path, (str, Path)) else list(path)):
         raise UntoldError("no model given: name at least one model directory")
     return Translator([load_model(each, device, settings=settings) for each in paths])
 
@@ -105,8 +100,7 @@ class Translator:
         self.codec: TextCodec = first.codec
         self.tokenizers: Tokenizers = first.tokenizers
         self.data = first.config.data
-        settled = first.config.model_copy(update={"decode": decode or first.config.decode})
-        self.decode: DecodeConfig = settled.within_limits().decode
+        self.decode: DecodeConfig = first.config.limited(decode or first.config.decode)
         self.device = self.codec.device
         self._advance = advance
         self._untold = _untold_rule(self.models, self.decode.tell_all)
@@ -258,19 +252,15 @@ class Translator:
     def _check_lengths(self, lengths: Sequence[int]) -> None:
         """Refuses pairs that are too long to score: unlike a text to translate, none is cut."""
         limit = max(self.decode.batch_tokens, self.data.max_tokens + 1)
-        most = self.models[0].config.model.most_tokens
+        cure = "divide it, or raise decode.batch_tokens; time and memory grow with its square"
+        if (most := self.models[0].config.model.most_tokens) is not None and most < limit:
+            limit, cure = most + 1, "the model has no more positions: divide it"
         for number, length in enumerate(lengths, start=1):
-            if most is not None and length > most + 1:
-                raise UntoldError(
-                    f"pair {number} has a side of {length} pieces, and the positions of the model "
-                    f"end at {most + 1}: divide it"
-                )
             if length > limit:
-                raise UntoldError(
-                    f"pair {number} has a side of {length} pieces, and at most {limit} are scored "
-                    "(decode.batch_tokens): divide it, or raise decode.batch_tokens; time and "
-                    "memory grow with the square of the length"
+                what = (
+                    f"pair {number} has a side of {length} pieces, and at most {limit} are scored"
                 )
+                raise UntoldError(f"{what}: {cure}")
 
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]

@@ -85,9 +85,14 @@ class Config(Section):
         if most is None:
             return self
         data = self.data.model_copy(update={"max_tokens": min(self.data.max_tokens, most)})
-        longest = min(self.decode.max_length, most)
-        decode = self.decode.model_copy(update={"max_length": longest})
-        return self.model_copy(update={"data": data, "decode": decode})
+        return self.model_copy(update={"data": data, "decode": self.limited(self.decode)})
+
+    def limited(self, decode: DecodeConfig) -> DecodeConfig:
+        """Lowers the length of translations to what the network can read."""
+        most = self.model.most_tokens
+        if most is None or decode.max_length <= most:
+            return decode
+        return decode.model_copy(update={"max_length": most})
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:

@@ -73,7 +73,7 @@ IDLE_RULES = (
         'it is for model.backbone = "pfrnn"',
     ),
     IdleRule(
-        _keys("tokenizer", "kind size joint byte_fallback character_coverage"),
+        _keys("tokenizer", "kind size byte_fallback character_coverage"),
         lambda config: config.model.backbone == "huggingface",
         "the Hugging Face model has a tokenizer of its own",
     ),

@@ -158,7 +158,7 @@ def test_lengths_end_at_the_positions(family):
     longer = translator.with_decoding(max_length=500, beam=1, max_ratio=900.0)
     assert longer.decode.max_length == most
     longer.translate(" ".join(["cat"] * 90))  # in segments that fit
-    with pytest.raises(UntoldError, match=r"pair 1 has a side of \d+ pieces, and the positions"):
+    with pytest.raises(UntoldError, match=r"pair 1 has a side of \d+ pieces, .* no more positions"):
         translator.score([("cat " * 90, "Katze")])
     ids, mask = torch.full((1, 41), 5), torch.ones(1, 41, dtype=torch.bool)
     with pytest.raises(UntoldError, match="its positions end at 40: divide the text"):
