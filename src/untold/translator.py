@@ -257,10 +257,8 @@ class Translator:
             limit, cure = most + 1, "the model has no more positions: divide it"
         for number, length in enumerate(lengths, start=1):
             if length > limit:
-                what = (
-                    f"pair {number} has a side of {length} pieces, and at most {limit} are scored"
-                )
-                raise UntoldError(f"{what}: {cure}")
+                sizes = f"{length} pieces, and at most {limit} are scored"
+                raise UntoldError(f"pair {number} has a side of {sizes}: {cure}")
 
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]
