@@ -111,7 +111,7 @@ class HuggingFaceConfig(ModelConfig):
 
 
 @dataclass(frozen=True)
-class _Family:
+class _ArchitectureFamily:
     """Says where a family of models keeps what the adapter needs."""
 
     cross_attentions: Callable[[Any], list[nn.Module]]  # of a decoder, one for each layer
@@ -129,13 +129,13 @@ def _t5_attentions(decoder: Any) -> list[nn.Module]:
     return [block.layer[1].EncDecAttention for block in decoder.block]
 
 
-_BART = _Family(_bart_attentions, "k_proj", "v_proj", "num_heads", "dropout")
-_FAMILIES: Mapping[str, _Family] = {
+_BART = _ArchitectureFamily(_bart_attentions, "k_proj", "v_proj", "num_heads", "dropout")
+_FAMILIES: Mapping[str, _ArchitectureFamily] = {
     "marian": _BART,
     "bart": _BART,
     "mbart": _BART,
     "m2m_100": _BART,
-    "t5": _Family(_t5_attentions, "k", "v", "n_heads", "dropout_rate"),
+    "t5": _ArchitectureFamily(_t5_attentions, "k", "v", "n_heads", "dropout_rate"),
 }
 
 

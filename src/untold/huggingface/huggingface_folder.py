@@ -87,7 +87,7 @@ def wrap_model(
     )
     tokenizers = HuggingFaceTokenizers.of(tokenizer, TokenizerUse(sizes, start, **settings), where)
     config = _config(stock, tokenizers, settings)
-    sample = _Sample.of(tokenizers)
+    sample = _WrappingSample.of(tokenizers)
     with torch.inference_mode():
         expected = sample.stock_logits(stock, tokenizers)
     shape = config.model
@@ -101,7 +101,7 @@ def wrap_model(
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _WrappingSample:
     """Holds ids of two short pairs, of different lengths, without special ids."""
 
     sources: list[list[int]]
@@ -110,7 +110,7 @@ class _Sample:
     bos: int  # of the target
 
     @classmethod
-    def of(cls, tokenizers: HuggingFaceTokenizers) -> "_Sample":
+    def of(cls, tokenizers: HuggingFaceTokenizers) -> "_WrappingSample":
         """Takes ordinary pieces from all over both vocabularies."""
         sides = []
         for each in (tokenizers.source, tokenizers.target):
@@ -138,7 +138,7 @@ class _Sample:
 
 @torch.inference_mode()
 def check_wrapping(
-    model: Seq2Seq, sample: "_Sample", expected: Float[Tensor, "b t v"], where: str
+    model: Seq2Seq, sample: "_WrappingSample", expected: Float[Tensor, "b t v"], where: str
 ) -> None:
     """Refuses a wrapped model whose logits, at once or step by step, differ from the stock's."""
     backbone = model.backbone
@@ -178,8 +178,6 @@ def _read_architecture(name: str) -> dict[str, Any]:
             f"hf:{name}: neither a folder here nor a model of the hub that can be reached: "
             f"{shorten(error, 160)}"
         ) from None
-    if not found.get("is_encoder_decoder") and found.get("model_type") in ("marian", "bart", "t5"):
-        return found | {"is_encoder_decoder": True}  # old folders leave it out
     return found
 
 

@@ -115,18 +115,17 @@ def _train(
     known = _tokenizers_of_weights(checkpoint, other)
     config = _take_over(config, checkpoint, other)
     data = _prepare_data(config, known, options.out, context, device)
-    tokenizers = data.tokenizers
     facts = run_facts(config, data)
     if checkpoint is not None:
         check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
         reporter.say(describe_resumption(options.out, checkpoint.progress, config.train))
     if processes.is_main:
         write_record(options.out, config, init)
-    model = _build(config, tokenizers, reporter)
+    model = _build(config, data.tokenizers, reporter)
     warm = None if other is None else _warm_start(model, other, options, context)
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
-    trained = TrainedModel(model.to(device), config, tokenizers)
+    trained = TrainedModel(model.to(device), config, data.tokenizers)
     objective = make_objective(trained, reward)
     optimizer = make_optimizer(trained, objective)
     progress = Progress() if checkpoint is None else restore(checkpoint, trained, optimizer)
