@@ -51,6 +51,25 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 for shapes in (RUN_SHAPES, SHAPES):
     shapes["pfrnn"] = shapes["rnmt"]
+    own = shapes["transformer"]
+    shapes["huggingface"] = {
+        "preset": "base",
+        "architecture": {
+            "model_type": "marian",
+            "d_model": own["d_model"],
+            "max_position_embeddings": 300,
+            "pad_token_id": PAD,
+            "decoder_start_token_id": BOS,
+            "eos_token_id": EOS,
+            **{
+                f"{side}_{name}": own[key]
+                for side in ("encoder", "decoder")
+                for name, key in (("attention_heads", "heads"), ("ffn_dim", "d_ffn"))
+            },
+            "encoder_layers": own["encoder_layers"],
+            "decoder_layers": own["decoder_layers"],
+        },
+    }
 
 
 def shape_of(backbone: str, shapes: Mapping[str, dict[str, Any]] = SHAPES) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from untold.commands.adopt import adopt
 from untold.commands.align import align
 from untold.commands.average import average
 from untold.commands.calibrate import calibrate
@@ -97,7 +98,7 @@ app = typer.Typer(
 )
 for _command in (
     *(train, translate, check, score, evaluate, align, compare),
-    *(explain, calibrate, clean, sheet, average, info, sample, demo, reproduce, config),
+    *(explain, adopt, calibrate, clean, sheet, average, info, sample, demo, reproduce, config),
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -63,12 +63,15 @@ class _Part:
     prefix: tuple[int, ...]  # how its translation must begin
 
 
-def load(path: str | Path | Sequence[str | Path], device: str = "cpu") -> "Translator":
-    """Loads a translator from a model directory or training run; several paths make an ensemble."""
-    paths = [path] if isinstance(path, (str, Path)) else list(path)
-    if not paths:
+def load(
+    path: str | Path | Sequence[str | Path],
+    device: str = "cpu",
+    settings: Mapping[str, object] | None = None,
+) -> "Translator":
+    """Loads model directories, runs or hf:PATH, which may need `settings` such as its languages."""
+    if not (paths := [path] if isinstance(path, (str, Path)) else list(path)):
         raise UntoldError("no model given: name at least one model directory")
-    return Translator([load_model(each, device) for each in paths])
+    return Translator([load_model(each, device, settings=settings) for each in paths])
 
 
 class Translator:
@@ -97,7 +100,7 @@ class Translator:
         self.codec: TextCodec = first.codec
         self.tokenizers: Tokenizers = first.tokenizers
         self.data = first.config.data
-        self.decode: DecodeConfig = decode or first.config.decode
+        self.decode: DecodeConfig = first.config.limited(decode or first.config.decode)
         self.device = self.codec.device
         self._advance = advance
         self._untold = _untold_rule(self.models, self.decode.tell_all)
@@ -249,13 +252,13 @@ class Translator:
     def _check_lengths(self, lengths: Sequence[int]) -> None:
         """Refuses pairs that are too long to score: unlike a text to translate, none is cut."""
         limit = max(self.decode.batch_tokens, self.data.max_tokens + 1)
+        cure = "divide it, or raise decode.batch_tokens; time and memory grow with its square"
+        if (most := self.models[0].config.model.most_tokens) is not None and most < limit:
+            limit, cure = most + 1, "the model has no more positions: divide it"
         for number, length in enumerate(lengths, start=1):
             if length > limit:
-                raise UntoldError(
-                    f"pair {number} has a side of {length} pieces, and at most {limit} are scored "
-                    "(decode.batch_tokens): divide it, or raise decode.batch_tokens; time and "
-                    "memory grow with the square of the length"
-                )
+                sizes = f"{length} pieces, and at most {limit} are scored"
+                raise UntoldError(f"pair {number} has a side of {sizes}: {cure}")
 
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]

@@ -36,6 +36,10 @@ COMMANDS = {
     ),
     "calibrate": ("calibrate", "run", *PAIR[:2], "--target", "corpus.tgt", "--seed", "5"),
     "reproduce": ("reproduce", "overlap", "--out", "new", "--plan"),
+    "adopt": (
+        *("adopt", "hf:marian", *PAIR[:2], "--target", "corpus.tgt"),
+        *("--steps", "2", "--out", "new"),
+    ),
     "sheet": (
         *("sheet", "--source", "corpus.src", "--system", "a=corpus.tgt"),
         *("--number", "24", "--out", "new"),

@@ -130,6 +130,7 @@ def idle_values(key: str):
         {"train": {"validate_bleu": False, "best_by": "loss"}, "data": {"valid": VALID}},
         {"decode": {"sample": True}},
         {"train": {"counterfactual": 0.0}, "model": {"separator": {"kind": "gdr"}}},
+        {"model": {"backbone": "huggingface"}},
     ]
     for values in holders:
         yield from (with_value(values, key, value) for value in CANDIDATES)
@@ -137,7 +138,7 @@ def idle_values(key: str):
 
 VALID = {"source": "a", "target": "b"}
 CANDIDATES = (2, 3, 0.75, True, "loss", "paper", "mean", "first", "nbest", "plateau", "past", "ffn")
-CANDIDATES += ("mlp", "chrf", "self_critical", "capsule_to_state", "x")
+CANDIDATES += ("mlp", "chrf", "self_critical", "capsule_to_state", "unigram", 500, 0.99, "x")
 
 
 def with_value(values: dict, key: str, value: object) -> Config | None:

@@ -29,6 +29,8 @@ import untold.evaluation.sacrebleu_metrics, untold.report.pictures, matplotlib.f
 import untold.alignment.aligner_process, untold.evaluation.separation_report
 import untold.checking.checker, untold.commands.check_run, untold.commands.clean_run
 import untold.account.self_made, untold.report.sheets.sheet_page
+import untold.commands.adopt_run, untold.huggingface.huggingface_folder, transformers
+transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer, transformers.MarianMTModel
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)  # the tests may run in the background
 for line in sys.stdin:
@@ -199,6 +201,11 @@ PHASES = {
         ],
         "reading the translations",
         "new-sheet was not written; run the same command again",
+    ),
+    "adopt": (
+        ["adopt", "hf:marian", "--source", "words.src", "--target", "words.tgt", "--out", "new-4"],
+        "training the aligner",
+        "what is finished stays in new-4; run the same command again to go on",
     ),
     "train an aligner": (
         ["align", "--source", "words.src", "--target", "words.tgt", "--save", "a", "--out", "b"],

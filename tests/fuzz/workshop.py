@@ -1,4 +1,4 @@
-"""The files that cases start from: a corpus, a configuration, runs, an aligner and a sheet."""
+"""The files that cases start from: corpus, configuration, runs, aligner, sheet, a Marian folder."""
 
 import contextlib
 import hashlib
@@ -7,6 +7,8 @@ import json
 import shutil
 import sys
 from pathlib import Path
+
+from huggingface_toys import save_folder
 
 __all__ = ["CONFIG", "build_workshop", "seal", "use_workshop"]
 
@@ -66,6 +68,7 @@ def build_workshop(folder: Path) -> None:
     (folder / "config.toml").write_text(CONFIG)
     (folder / "toy.grammar").write_text(GRAMMAR, encoding="utf-8")
     (folder / "empty").mkdir()
+    save_folder("marian", folder / "marian")
     with contextlib.chdir(folder):
         _run("train", "config.toml", "--out", "run")
         plain = ("--set", "model.separator.kind=none", "--set", "train.steps=2")

@@ -9,10 +9,12 @@ from toys import RUN_SHAPES, shape_of, toy_batch, toy_model
 from untold.config import BACKBONES
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5)
-MODELS = {name: toy_model(backbone=name, **shape_of(name, RUN_SHAPES)) for name in BACKBONES.names}
+# Hugging Face models are slower, and keep these rules in the conformance tests.
+NAMES = [name for name in BACKBONES.names if name != "huggingface"]
+MODELS = {name: toy_model(backbone=name, **shape_of(name, RUN_SHAPES)) for name in NAMES}
 
 
-@pytest.mark.parametrize("backbone", BACKBONES.names)
+@pytest.mark.parametrize("backbone", NAMES)
 @settings(deadline=None, max_examples=25)
 @given(lengths=LENGTHS)
 @torch.no_grad()
@@ -29,7 +31,7 @@ def test_each_pair_of_a_batch_is_as_it_is_alone(backbone, lengths):
         torch.testing.assert_close(weights, alone.attention[0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("backbone", BACKBONES.names)
+@pytest.mark.parametrize("backbone", NAMES)
 @settings(deadline=None, max_examples=25)
 @given(lengths=LENGTHS, beams=st.integers(1, 3), data=st.data())
 @torch.no_grad()

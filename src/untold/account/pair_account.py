@@ -54,6 +54,8 @@ class AccountReader:
         self.codec = trained.codec
         self.batch_tokens = batch_tokens
         self.longest = max(batch_tokens, trained.config.data.max_tokens + 1)  # pieces, with the end
+        if (most := trained.config.model.most_tokens) is not None:
+            self.longest = min(self.longest, most + 1)
 
     def fits(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Tells which pairs are short enough to be read."""

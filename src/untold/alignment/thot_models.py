@@ -11,7 +11,7 @@ import numpy as np
 from untold.config import AlignerConfig
 from untold.errors import UntoldError
 
-__all__ = ["ThotModels", "load_thot", "train_thot"]
+__all__ = ["ThotModels", "import_thot", "load_thot", "train_thot"]
 
 Words = Sequence[str]
 Links = frozenset[tuple[int, int]]
@@ -33,7 +33,7 @@ class ThotModels:
     """A model for each direction; grow-diag-final-and joins their links."""
 
     def __init__(self, forward: Any, backward: Any) -> None:
-        thot = _thot()
+        thot = import_thot()
         self._models = forward, backward
         self._aligner = thot.SymmetrizedAligner(forward, backward)
         self._aligner.heuristic = thot.SymmetrizationHeuristic.GROW_DIAG_FINAL_AND
@@ -87,7 +87,7 @@ def load_thot(config: AlignerConfig, folder: Path) -> ThotModels:
     """Loads the files that `ThotModels.save` wrote."""
     models = []
     for name in _FILES:
-        model = getattr(_thot(), _STAGES[config.kind][-1])()
+        model = getattr(import_thot(), _STAGES[config.kind][-1])()
         _prepare(model, config)
         try:
             is_loaded = model.load(str(folder / name))
@@ -106,7 +106,7 @@ def _train(
     model: Any = None
     stages = _STAGES[config.kind]
     for name in stages:
-        kind = getattr(_thot(), name)
+        kind = getattr(import_thot(), name)
         if model is None:
             model = kind()
             for source, target in pairs:
@@ -143,7 +143,8 @@ def _guarded(words: Words) -> list[str]:
     return [f"={word.lower()}" for word in words]
 
 
-def _thot() -> ModuleType:
+def import_thot() -> ModuleType:
+    """Returns thot's models of alignment; says how to install them if they are missing."""
     try:
         return importlib.import_module("thot.alignment")
     except ImportError:

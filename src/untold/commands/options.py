@@ -38,7 +38,7 @@ __all__ = [
 Number = TypeVar("Number", int, float)
 LARGEST_SEED = 2**63 - 1  # that of untold.config, which is slow to import
 
-Model = Annotated[Path, typer.Argument(help="A model directory or a training run.")]
+Model = Annotated[Path, typer.Argument(help="A model directory, a training run, or hf:PATH.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as decode.beam=8."),
@@ -201,13 +201,13 @@ def load_translator(
     """
     from untold.translator import load
 
-    changes = decode_changes(settings or ())
+    model_changes, changes = _divide_changes(settings or ())
     given = {name: value for name, value in flags.items() if value is not None}
     for name in given.keys() & changes.keys():
         raise UntoldError(f"--{name} and --set decode.{name} name the same setting: give one")
     shown = paths if isinstance(paths, list) else [paths]
     with task(f"loading {', '.join(map(str, shown))}"):
-        translator = load(paths)
+        translator = load(paths, settings=model_changes)
     changes |= given
     asked = tuple(changes)
     if given.get("nbest", 1) > translator.decode.beam and "beam" not in changes:
@@ -234,9 +234,20 @@ def _refuse_idle_settings(
 
 def decode_changes(settings: Iterable[str]) -> dict[str, Any]:
     """Parses the values of --set; only settings of [decode] can change without training."""
+    model, changes = _divide_changes(settings)
+    if model:
+        raise UntoldError("--set model: only decode settings can change here")
+    return changes
+
+
+def _divide_changes(settings: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parses the values of --set: those of [model], which a Hugging Face folder leaves open, too.
+
+    Whoever loads the model refuses the others.
+    """
     from untold.config import override
 
-    changes = override({"decode": {}}, settings)
-    if extra := changes.keys() - {"decode"}:
+    changes = override({"decode": {}, "model": {}}, settings)
+    if extra := changes.keys() - {"decode", "model"}:
         raise UntoldError(f"--set {shorten(min(extra))}: only decode settings can change here")
-    return changes["decode"]
+    return changes["model"], changes["decode"]

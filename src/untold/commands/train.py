@@ -19,7 +19,7 @@ __all__ = ["train"]
 def train(
     config: Annotated[Path, typer.Argument(help="A TOML file, or a run's directory to go on.")],
     settings: Settings = None,
-    init: Annotated[Path | None, typer.Option(help="A model to start from.")] = None,
+    init: Annotated[Path | None, typer.Option(help="A model to start from, or hf:PATH.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's directory [runs/CONFIG].")] = None,
     allow_changed: Annotated[
         bool, typer.Option("--allow-changed", help="Resume although settings or data changed.")
@@ -61,13 +61,13 @@ def _recorded(run: Path, settings: list[str], init: Path | None) -> "tuple[Confi
     A run with a checkpoint needs no model any more.
     """
     from untold.config import override, parse_config
-    from untold.storage.model_directory import CHECKPOINTS, step_directories
+    from untold.storage.model_directory import CHECKPOINTS, hugging_face_name, step_directories
     from untold.storage.run_record import find_record
 
     record = find_record(run)
     if init is None and not step_directories(run / CHECKPOINTS):
         init = record.init
-        if init is not None and not init.exists():
+        if init is not None and hugging_face_name(init) is None and not init.exists():
             raise UntoldError(f"{run} began from {init}, which is gone: give --init MODEL")
     return parse_config(override(record.values, settings), str(run)), init
 

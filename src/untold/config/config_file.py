@@ -74,6 +74,26 @@ class Config(Section):
             )
         return self
 
+    def starting_from(self, model: ModelConfig) -> "Config":
+        """Returns the settings of a run that begins with the weights of another model."""
+        own = self.model.starting_from(model)
+        return self if own is self.model else self.model_copy(update={"model": own}).within_limits()
+
+    def within_limits(self) -> "Config":
+        """Lowers lengths to what the network can read; most networks can read any length."""
+        most = self.model.most_tokens
+        if most is None:
+            return self
+        data = self.data.model_copy(update={"max_tokens": min(self.data.max_tokens, most)})
+        return self.model_copy(update={"data": data, "decode": self.limited(self.decode)})
+
+    def limited(self, decode: DecodeConfig) -> DecodeConfig:
+        """Lowers the length of translations to what the network can read."""
+        most = self.model.most_tokens
+        if most is None or decode.max_length <= most:
+            return decode
+        return decode.model_copy(update={"max_length": most})
+
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     """Reads a TOML file, applies `section.key=value` overrides (values in TOML) and checks it."""

@@ -73,6 +73,11 @@ IDLE_RULES = (
         'it is for model.backbone = "pfrnn"',
     ),
     IdleRule(
+        _keys("tokenizer", "kind size byte_fallback character_coverage"),
+        lambda config: config.model.backbone == "huggingface",
+        "the Hugging Face model has a tokenizer of its own",
+    ),
+    IdleRule(
         _keys("train", "word_prediction_steps"),
         lambda config: config.train.word_prediction == 0,
         "train.word_prediction is 0",

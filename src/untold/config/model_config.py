@@ -31,6 +31,7 @@ BACKBONES: Registry[Any] = Registry(
         "transformer": "untold.models.transformer:Transformer",
         "rnmt": "untold.models.rnmt:Rnmt",
         "pfrnn": "untold.models.pfrnn:Pfrnn",
+        "huggingface": "untold.huggingface.huggingface_backbone:HuggingFaceBackbone",
     },
 )
 
@@ -129,7 +130,7 @@ class ModelConfig(Section):
     legacy_keys: ClassVar[Mapping[str, Any]] = {}
 
     backbone: str = "transformer"
-    """The network: transformer, rnmt, pfrnn, or one of another package."""
+    """The network: transformer, rnmt, pfrnn, huggingface, or one of another package."""
     preset: str = "base"
     """The name of a set of sizes; sizes that are written out win."""
     d_ffn: Width = 2048
@@ -192,6 +193,18 @@ class ModelConfig(Section):
                     f"{key} {shorten(values[key])} means nothing to {backbone}: leave {key} out"
                 )
         return {key: value for key, value in values.items() if key not in cls.legacy_keys}
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Bounds the pieces of a side that the network can read; None: it can read any number."""
+        return None
+
+    def starting_from(self, other: "ModelConfig") -> "ModelConfig":  # noqa: ARG002
+        """Returns these settings for a run that begins with the weights of another model.
+
+        Most backbones are described by their settings alone; one that is not takes over the rest.
+        """
+        return self
 
     def describe(self) -> dict[str, str]:
         """Describes the shape of the network for `untold info`: names and values."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import sentencepiece
 
@@ -23,11 +23,14 @@ from untold.corpus.bpe_dropout import drop_merges
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
 from untold.corpus.vocabulary_training import learn_vocabulary
 from untold.errors import UntoldError
+from untold.registry import Registry
 
 __all__ = [
+    "TOKENIZERS",
     "SentencePieceTokenizer",
     "Tokenizer",
     "Tokenizers",
+    "check_unicode",
     "lines_to_learn_from",
     "train_tokenizers",
 ]
@@ -37,6 +40,14 @@ __all__ = [
 _SENTENCES_ENOUGH = 2_000_000
 _BYTES, _CONTROLS = 256, 4  # entries that a vocabulary has besides those that it learns
 _SUFFIX = ".model"
+
+# Tokenizers that untold does not train: subclasses of `Tokenizers`. A model directory that holds
+# the folder NAME_tokenizer is read with the one of that name.
+TOKENIZERS: Registry[Any] = Registry(
+    "tokenizer",
+    "untold.tokenizers",
+    {"huggingface": "untold.huggingface.huggingface_tokenizer:HuggingFaceTokenizers"},
+)
 
 
 @runtime_checkable
@@ -129,13 +140,14 @@ class SentencePieceTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each text. No text can yield a control token but UNK."""
-        return self._processor.encode(_encodable(texts), num_threads=1)
+        return self._processor.encode(check_unicode(texts), num_threads=1)
 
     def encode_sampled(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
         """Encodes with BPE-dropout; the same seed gives the same ids in any process."""
         dice = random.Random(seed)
         return [
-            self._ids(drop_merges(text, self._merges, dropout, dice)) for text in _encodable(texts)
+            self._ids(drop_merges(text, self._merges, dropout, dice))
+            for text in check_unicode(texts)
         ]
 
     @cached_property
@@ -229,7 +241,10 @@ class Tokenizers:
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizers":
-        """Reads what `save` wrote."""
+        """Reads what `save` wrote, or what a tokenizer of another kind wrote to its folder."""
+        for kind in TOKENIZERS.names:
+            if (directory / f"{kind}_tokenizer").is_dir():
+                return TOKENIZERS[kind].load(directory)
         load = SentencePieceTokenizer.load
         if (directory / f"joint{_SUFFIX}").exists():
             tokenizer = load(directory, "joint")
@@ -290,7 +305,8 @@ def _train(config: TokenizerConfig, texts: Iterable[str]) -> SentencePieceTokeni
     return SentencePieceTokenizer(learn_vocabulary(itertools.chain([first], texts), options))
 
 
-def _encodable(texts: Sequence[str]) -> list[str]:
+def check_unicode(texts: Sequence[str]) -> list[str]:
+    """Returns the texts; refuses one that is not valid Unicode, which no tokenizer can encode."""
     return [_valid(text, number) for number, text in enumerate(texts, start=1)]
 
 

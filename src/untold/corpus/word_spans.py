@@ -2,6 +2,7 @@
 
 The module reads sentencepiece's notation only; another tokenizer's pieces must be written in it
 first. In this notation a leading ▁ stands for a space, <0xHH> for a byte and <unk> for the unknown.
+A piece of a byte-level tokenizer may hold several bytes, and characters beside them.
 
 A word stands between spaces. The ▁ may be a piece of its own: before the pieces of its word or, for
 a second space in a row, before no word at all.
@@ -19,6 +20,7 @@ from untold.categories import REDUNDANT
 __all__ = [
     "UNSPACED",
     "Span",
+    "byte_piece",
     "display_spans",
     "merge_assignments",
     "merge_copying",
@@ -84,13 +86,32 @@ def span_text(pieces: Sequence[str], span: Span) -> str:
     """Returns the pieces as readable text: no ▁, bytes as characters, ⁇ for the unknown."""
     byte_run, text = bytearray(), ""
     for piece in pieces[span.start : span.stop]:
-        if byte := _BYTE.fullmatch(piece):
-            byte_run.append(int(byte[1], 16))
-            continue
-        text += byte_run.decode(errors="replace")
-        byte_run.clear()
-        text += "⁇" if piece == "<unk>" else piece.replace(_SPACE, " ")
+        for number, part in enumerate(_BYTE.split(piece)):  # every second part is a byte
+            if number % 2:
+                byte_run.append(int(part, 16))
+            elif part:
+                text += byte_run.decode(errors="replace")
+                byte_run.clear()
+                text += "⁇" if part == "<unk>" else part.replace(_SPACE, " ")
     return (text + byte_run.decode(errors="replace")).strip(" ")
+
+
+def byte_piece(raw: bytes) -> str:
+    """Writes the bytes of a piece in sentencepiece's notation; no two are written alike.
+
+    Whole characters stay as they are, but for ▁ and what would look like a byte.
+    """
+    text = raw.decode(errors="surrogateescape")
+    looks = {found.start() for found in _BYTE.finditer(text)}
+    parts = []
+    for place, sign in enumerate(text):
+        if "\udc80" <= sign <= "\udcff":
+            parts.append(f"<0x{ord(sign) - 0xDC00:02X}>")
+        elif sign == _SPACE or place in looks:
+            parts += [f"<0x{byte:02X}>" for byte in sign.encode()]
+        else:
+            parts.append(_SPACE if sign == " " else sign)
+    return "".join(parts)
 
 
 def merge_assignments(
@@ -144,7 +165,7 @@ def _whole_characters(pieces: Sequence[str], word: Span) -> Iterator[Span]:
     """Yields single pieces, but keeps the bytes of one UTF-8 character together."""
     start = word.start
     for position in range(word.start + 1, word.stop):
-        byte = _BYTE.fullmatch(pieces[position])
+        byte = _BYTE.match(pieces[position])
         if byte is None or not 0x80 <= int(byte[1], 16) < 0xC0:  # no UTF-8 continuation byte
             yield Span(start, position)
             start = position

@@ -1,6 +1,7 @@
 """Reads and writes model directories: config.json, model.safetensors, tokenizers, a manifest.
 
-A calibrated model also has calibration.json.
+A calibrated model also has calibration.json. A path that begins with `hf:` names a Hugging Face
+folder, or a model of the hub, which is read as it is.
 
 Nothing in a model directory is ever executed, and every file is checked against the manifest before
 it is used.
@@ -9,6 +10,7 @@ it is used.
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from untold.config import Config, parse_config_json
 from untold.corpus.codec import TextCodec
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import MANIFEST, is_complete, new_directory, verify_directory
-from untold.errors import UntoldError
+from untold.errors import UntoldError, shorten
 from untold.memory_estimate import Vocabularies, check_loading
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
@@ -32,12 +34,15 @@ __all__ = [
     "CHECKPOINTS",
     "CONFIG",
     "TrainedModel",
+    "absolute_model",
     "add_calibration",
     "fill_model_directory",
     "find_model",
+    "hugging_face_name",
     "load_model",
     "load_weights",
     "named_weights",
+    "read_config",
     "read_tensors",
     "run_of",
     "save_model",
@@ -48,6 +53,7 @@ __all__ = [
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 CALIBRATION = "calibration.json"
 BEST, CHECKPOINTS = "best", "checkpoints"
+_HUGGING_FACE = "hf:"
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")  # how safetensors, which is Rust, cites errno
 
 
@@ -105,12 +111,25 @@ def add_calibration(path: Path, calibration: Calibration) -> None:
 
 
 def load_model(
-    path: str | Path, device: str = "cpu", *, with_calibration: bool = True
+    path: str | Path,
+    device: str = "cpu",
+    *,
+    with_calibration: bool = True,
+    settings: Mapping[str, object] | None = None,
 ) -> TrainedModel:
-    """Reads a model directory, or the best model of a training run; refuses damaged files."""
+    """Reads a model directory, or the best model of a training run; refuses damaged files.
+
+    `settings` are keys of [model] that a Hugging Face folder leaves open, such as languages.
+    """
+    if (name := hugging_face_name(path)) is not None:
+        return _load_folder(name, device, settings or {})
+    if settings:
+        raise UntoldError(
+            f"--set model.{shorten(min(settings))}: only decode settings can change here"
+        )
     directory = find_model(Path(path))
     verify_directory(directory)
-    config = parse_config_json(_read_text(directory / CONFIG), f"{directory}/{CONFIG}")
+    config = read_config(directory)
     tokenizers = Tokenizers.load(directory)
     check_loading(config.model, Vocabularies(tokenizers.sizes, tokenizers.joint), str(directory))
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
@@ -120,6 +139,32 @@ def load_model(
     if with_calibration and file.exists():
         calibration = Calibration.from_json(_read_text(file), str(file))
     return TrainedModel(model.to(device).eval(), config, tokenizers, calibration)
+
+
+def _load_folder(name: str, device: str, settings: Mapping[str, object]) -> TrainedModel:
+    from untold.huggingface.huggingface_folder import read_folder  # it asks for an extra
+
+    found = read_folder(name, settings)
+    return TrainedModel(found.model.to(device).eval(), found.config, found.tokenizers)
+
+
+def read_config(directory: Path) -> Config:
+    """Reads the settings of a model directory."""
+    return parse_config_json(_read_text(directory / CONFIG), f"{directory}/{CONFIG}")
+
+
+def hugging_face_name(path: str | Path) -> str | None:
+    """Returns the folder or hub name behind `hf:`; None if the path is one of untold's own."""
+    text = str(path)
+    return text.removeprefix(_HUGGING_FACE) if text.startswith(_HUGGING_FACE) else None
+
+
+def absolute_model(path: Path) -> Path:
+    """Returns a path that means the same from everywhere; names of the hub stay as they are."""
+    name = hugging_face_name(path)
+    if name is None:
+        return path.absolute()
+    return Path(f"{_HUGGING_FACE}{Path(name).absolute()}") if Path(name).exists() else path
 
 
 def _read_text(file: Path) -> str:
@@ -150,6 +195,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def find_model(path: Path) -> Path:
     """Resolves `path` to a model directory: itself, a run's best, or a run's last checkpoint."""
+    if hugging_face_name(path) is not None:
+        raise UntoldError(f"{path}: is no model directory of untold: make one with untold adopt")
     if (path / MANIFEST).exists():
         return path
     for parent in (path / BEST, path / CHECKPOINTS):

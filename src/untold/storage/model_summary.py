@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from untold.config import SeparatorConfig
+from untold.corpus.tokenizer import SentencePieceTokenizer
 from untold.models.seq2seq import Seq2Seq
-from untold.storage.model_directory import TrainedModel, find_model
+from untold.storage.model_directory import TrainedModel, find_model, hugging_face_name
 
 __all__ = ["Parameters", "count_parameters", "summarise"]
 
@@ -23,7 +24,8 @@ class Parameters:
 def count_parameters(model: Seq2Seq) -> Parameters:
     """Counts every parameter once; a shared one counts once, too."""
     total = sum(p.numel() for p in model.parameters())
-    tables = ("embedding", ".lexicon.")  # these have a row for each word of a vocabulary
+    # These have a row for each word of a vocabulary; the latter ones in Hugging Face models.
+    tables = ("embedding", ".lexicon.", ".shared.", "embed_tokens", "lm_head")
     embeddings = sum(
         p.numel() for name, p in model.named_parameters() if any(part in name for part in tables)
     )
@@ -41,19 +43,25 @@ def summarise(trained: TrainedModel, path: Path) -> dict[str, Any]:
     config, parameters = trained.config, count_parameters(trained.model)
     shape = config.model
     return {
-        "model": str(find_model(path)),
+        "model": str(path if hugging_face_name(path) else find_model(path)),
         "languages": f"{config.data.source_language} -> {config.data.target_language}",
         "backbone": shape.backbone,
         **shape.describe(),
         "past and future": _separator(shape.separator),
         "copying": "yes" if shape.copying else "no",
         "vocabulary": f"{len(trained.tokenizers.source)} + {len(trained.tokenizers.target)}"
-        f"{' (one for both)' if trained.tokenizers.joint else ''}, {config.tokenizer.kind}",
+        f"{' (one for both)' if trained.tokenizers.joint else ''}, {_tokenizer_kind(trained)}",
         "parameters": parameters.total,
         "parameters without embeddings": parameters.without_embeddings,
         "parameters to translate with": parameters.to_translate_with,
         "decoding": ", ".join(f"{k} {v}" for k, v in config.decode.model_dump().items()),
     }
+
+
+def _tokenizer_kind(trained: TrainedModel) -> str:
+    if isinstance(trained.tokenizers.source, SentencePieceTokenizer):
+        return trained.config.tokenizer.kind
+    return "the tokenizer that the model came with"
 
 
 def _separator(config: SeparatorConfig) -> str:

@@ -12,7 +12,12 @@ from typing import Any
 from untold.config import Config, fill_older_settings
 from untold.durable import MANIFEST, new_directory, verify_directory
 from untold.errors import UntoldError
-from untold.storage.model_directory import CHECKPOINTS, CONFIG, step_directories
+from untold.storage.model_directory import (
+    CHECKPOINTS,
+    CONFIG,
+    absolute_model,
+    step_directories,
+)
 
 __all__ = ["RunRecord", "find_record", "read_record", "write_record"]
 
@@ -34,7 +39,7 @@ class RunRecord:
 def write_record(run: Path, config: Config, init: Path | None) -> None:
     """Records a start; it replaces the record of the start before."""
     start = {
-        "init": None if init is None else str(init.absolute()),
+        "init": None if init is None else str(absolute_model(init)),
         "root": str(Path(config.data.root).absolute()),
     }
     with new_directory(run / SETTINGS, replace=True) as directory:

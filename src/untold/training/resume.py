@@ -11,7 +11,7 @@ import torch
 
 from untold.config import Config, TrainConfig, fill_older_settings, model_config_class
 from untold.errors import UntoldError
-from untold.storage.model_directory import TrainedModel, load_weights
+from untold.storage.model_directory import TrainedModel, absolute_model, load_weights
 from untold.storage.run_record import RunRecord
 from untold.training.checkpoint import Checkpoint, restore_optimizer
 from untold.training.progress import Progress, early_stopping, is_over
@@ -79,7 +79,7 @@ def check_init(init: Path | None, record: RunRecord | None, say: Callable[[str],
     """
     if init is None:
         return
-    if record is not None and record.init != init.absolute():
+    if record is not None and record.init != absolute_model(init):
         began = "without --init" if record.init is None else f"from {record.init}"
         raise UntoldError(
             f"--init {init}: the run began {began} and goes on from its own checkpoint: leave out "

@@ -17,7 +17,14 @@ from untold.errors import UntoldError
 from untold.memory_estimate import Vocabularies, check_training
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
-from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model
+from untold.storage.model_directory import (
+    BEST,
+    CHECKPOINTS,
+    TrainedModel,
+    hugging_face_name,
+    load_model,
+    read_config,
+)
 from untold.storage.run_record import RunRecord, read_record, write_record
 from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
@@ -105,21 +112,21 @@ def _train(
     processes, reporter = context.processes, context.reporter
     checkpoints = Checkpoints(options.out, config.train.keep)
     checkpoint, init = _find_start(config, options, checkpoints, context)
-    other = None if checkpoint is not None or init is None else load_model(init)
+    other = None if checkpoint is not None or init is None else _load_init(config, init)
     known = _tokenizers_of_weights(checkpoint, other)
+    config = _take_over(config, checkpoint, other)
     data = _prepare_data(config, known, options.out, context, device)
-    tokenizers = data.tokenizers
     facts = run_facts(config, data)
     if checkpoint is not None:
         check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
         reporter.say(describe_resumption(options.out, checkpoint.progress, config.train))
     if processes.is_main:
         write_record(options.out, config, init)
-    model = _build(config, tokenizers, reporter)
+    model = _build(config, data.tokenizers, reporter)
     warm = None if other is None else _warm_start(model, other, options, context)
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
-    trained = TrainedModel(model.to(device), config, tokenizers)
+    trained = TrainedModel(model.to(device), config, data.tokenizers)
     objective = make_objective(trained, reward)
     optimizer = make_optimizer(trained, objective)
     progress = Progress() if checkpoint is None else restore(checkpoint, trained, optimizer)
@@ -161,6 +168,27 @@ def _find_start(
     if processes.is_main:  # now, since preparing the data may take long
         write_record(options.out, config, options.init)
     return None, options.init
+
+
+def _load_init(config: Config, init: Path) -> TrainedModel:
+    """Reads the model that a run begins with; a Hugging Face folder needs the run's languages."""
+    if hugging_face_name(init) is None:
+        return load_model(init)
+    if config.model.backbone != "huggingface":
+        raise UntoldError(
+            f"--init {init}: is a Hugging Face model, and model.backbone is "
+            f'{config.model.backbone}: set model.backbone to "huggingface"'
+        )
+    names = ("source_language", "target_language", "source_prefix")
+    given = {name: getattr(config.model, name) for name in names}
+    return load_model(init, settings={name: value for name, value in given.items() if value})
+
+
+def _take_over(config: Config, checkpoint: Checkpoint | None, other: TrainedModel | None) -> Config:
+    """Completes the settings by what only the weights to start from can tell."""
+    if checkpoint is not None:
+        return config.starting_from(read_config(checkpoint.directory).model)
+    return config if other is None else config.starting_from(other.config.model)
 
 
 def _patience(context: RunContext) -> AbstractContextManager[object]:

@@ -9,6 +9,7 @@ from untold.config import TokenizerConfig
 from untold.corpus.tokenizer import Tokenizer, train_tokenizers
 from untold.corpus.word_spans import (
     Span,
+    byte_piece,
     display_spans,
     merge_assignments,
     span_text,
@@ -128,3 +129,16 @@ def test_pieces_without_redundant_ones_give_their_mean() -> None:
 def test_no_words_leave_the_end_alone() -> None:
     assignments = np.ones((1, 1, 3), dtype=np.float32)
     assert merge_assignments(assignments, [], []).shape == (1, 0, 3)
+
+
+def test_pieces_of_bytes_are_written_without_doubt():
+    """Whatever a text is cut into, its pieces give it back, and no two bytes are written alike."""
+    text = " naïve ▁ <0x41> 日本🙂"
+    raw = text.encode()
+    for cut in range(1, len(raw)):
+        pieces = [byte_piece(raw[:cut]), byte_piece(raw[cut:])]
+        assert span_text(pieces, Span(0, 2)) == text.strip()
+    assert byte_piece(b" cat") == "▁cat"
+    assert byte_piece("▁".encode()) == "<0xE2><0x96><0x81>"
+    assert byte_piece(b"\xe6\x97") == "<0xE6><0x97>"
+    assert byte_piece(b"<0x41>") == "<0x3C>0x41>"

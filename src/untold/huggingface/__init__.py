@@ -1,0 +1,1 @@
+"""Hugging Face encoder-decoders as backbones; transformers is imported here alone, when needed."""

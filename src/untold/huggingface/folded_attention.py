@@ -1,0 +1,89 @@
+"""The attention of a wrapped Hugging Face model: beams share the keys of their source.
+
+transformers calls it by the name FOLDED. It needs no mask function beside it, because the adapter
+hands over all masks ready-made, as four axes of booleans, which transformers passes on as they are.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from untold.huggingface.transformers_extra import import_transformers
+
+__all__ = ["FOLDED", "ShownWeights", "folded_attention", "register_folded_attention", "showing"]
+
+FOLDED = "untold_folded"
+
+
+class ShownWeights:
+    """Collects the weights of one attention layer while the decoder runs."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+        self.weights: Float[Tensor, "b t i"] | None = None  # the mean of the heads
+
+
+_SHOWN: ContextVar[ShownWeights | None] = ContextVar("shown weights", default=None)
+
+
+@contextmanager
+def showing(layer: nn.Module | None) -> Iterator[ShownWeights | None]:
+    """Collects the weights of a layer within the block; None collects nothing."""
+    shown = None if layer is None else ShownWeights(layer)
+    token = _SHOWN.set(shown)
+    try:
+        yield shown
+    finally:
+        _SHOWN.reset(token)
+
+
+def register_folded_attention() -> str:
+    """Makes the attention known to transformers, and returns its name."""
+    functions = import_transformers("modeling_utils").ALL_ATTENTION_FUNCTIONS
+    if FOLDED not in functions:
+        functions.register(FOLDED, folded_attention)
+    return FOLDED
+
+
+def folded_attention(
+    module: nn.Module,
+    query: Float[Tensor, "r k t e"],
+    key: Float[Tensor, "b k i e"],
+    value: Float[Tensor, "b k i e"],
+    attention_mask: Bool[Tensor, "#b 1 #t i"],
+    **options: Any,
+) -> tuple[Float[Tensor, "r t k e"], None]:
+    """Attends with r = b n queries over the keys of b sentences; n is 1 where nothing is folded.
+
+    `options` are those of transformers: scaling, dropout, and the position bias of T5.
+    """
+    dropout, scale = options.get("dropout", 0.0), options.get("scaling")
+    bias: Tensor | None = options.get("position_bias")
+    (rows, heads, length, width), sentences = query.shape, key.shape[0]
+    is_folded = rows != sentences
+    if is_folded:  # T5 gives cross attention a bias of zeros, which would not fit
+        bias = None
+        folded = query.view(sentences, -1, heads, length, width).transpose(1, 2)
+        query = folded.reshape(sentences, heads, -1, width)
+    mask: Tensor = attention_mask
+    if bias is not None:
+        mask = bias.masked_fill(~attention_mask, -torch.inf)
+    shown = _SHOWN.get()
+    if shown is not None and shown.layer is module:
+        scores = query @ key.transpose(2, 3) * (width**-0.5 if scale is None else scale)
+        scores = scores.masked_fill(~attention_mask, -torch.inf)
+        weights = scores.softmax(-1).mean(1)
+        shown.weights = weights.view(rows, length, -1)
+    output = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
+    )
+    if is_folded:
+        output = output.view(sentences, heads, -1, length, width).transpose(1, 2)
+        output = output.reshape(rows, heads, length, width)
+    return output.transpose(1, 2).contiguous(), None
