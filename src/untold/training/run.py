@@ -25,6 +25,7 @@ from untold.training.distributed import ProcessGroup
 from untold.training.final_calibration import calibrate_best
 from untold.training.interruption import Interrupted, stop_signals
 from untold.training.losses.objective import check_loss_names
+from untold.training.parallel.update_shares import advise_shares
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter, Reporter
 from untold.training.resume import (
@@ -68,7 +69,6 @@ class TrainResult:
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
-    _check_accumulate(config, ProcessGroup.launched_processes())
     record = read_record(options.out)
     # These fail before anything is written.
     _check_rates(config)
@@ -108,7 +108,7 @@ def _train(
     known = _tokenizers_of_weights(checkpoint, other)
     data = _prepare_data(config, known, options.out, context, device)
     tokenizers = data.tokenizers
-    facts = run_facts(config, data)
+    facts = run_facts(config, data, processes.world_size)
     if checkpoint is not None:
         check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
         reporter.say(describe_resumption(options.out, checkpoint.progress, config.train))
@@ -148,6 +148,9 @@ def _find_start(
     processes, say = context.processes, context.reporter.say
     for line in idle_settings(config):
         say(line)
+    wanted = config.train
+    if advice := advise_shares(wanted.accumulate, wanted.batch_tokens, processes.world_size):
+        say(advice)
     found: tuple[Checkpoint | None, RunRecord | None] = processes.broadcast(
         (checkpoints.latest(say), read_record(options.out)) if processes.is_main else None
     )
@@ -278,14 +281,6 @@ def _reward(config: Config) -> Reward | None:
     """Makes the reward of sequence-level training; None means that the run has none."""
     sequence = config.train.sequence
     return make_reward(sequence, config.data.bleu_tokenize) if sequence.is_on else None
-
-
-def _check_accumulate(config: Config, processes: int) -> None:
-    if config.train.accumulate % processes:
-        raise UntoldError(
-            f"train.accumulate = {config.train.accumulate} batches an update cannot be shared "
-            f"evenly by {processes} processes: make it a multiple of {processes}"
-        )
 
 
 def _check_rates(config: Config) -> None:

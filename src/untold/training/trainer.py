@@ -173,7 +173,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate * group["factor"]
             self.optimizer.step()
-        return Update(norm, tokens, sums, stop, tuple(suspects))
+        return Update(norm, tokens, sums, stop, tuple(suspects), local_tokens)
 
     def _agree(self, local_tokens: int) -> tuple[int, bool]:
         """Sums the target tokens over all processes; True if any process was asked to stop."""
@@ -226,7 +226,7 @@ class Trainer:
     def _local_batches(
         self, plan: BatchPlan, numbers: range, epoch: int
     ) -> list[tuple[int, Batch]]:
-        """Reads this process's share of an update: every world_size-th batch, with its place."""
+        """Reads this process's share of an update, each batch with its place; it may be empty."""
         batches = []
         for position in range(self.processes.rank, len(numbers), self.processes.world_size):
             pairs = plan.read(self.store, numbers[position])

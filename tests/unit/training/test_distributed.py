@@ -29,14 +29,6 @@ def test_one_process_is_a_group_of_its_own(monkeypatch):
     group.destroy()
 
 
-def test_batches_that_cannot_be_shared_evenly_are_refused_before_the_group_is_made(
-    monkeypatch, start, tmp_path
-):
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(UntoldError, match=r"train\.accumulate = 2 .* 3 processes: .*multiple of 3"):
-        start(tmp_path)
-
-
 def test_an_absent_peer_is_an_error_that_says_so(monkeypatch):
     """Rank 1 of 2 whose partner never comes: the timeout of the configuration ends it."""
     for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("MASTER_ADDR", "127.0.0.1")):

@@ -158,7 +158,7 @@ def test_an_epoch_s_updates_use_every_pair_once_and_the_last_may_be_smaller(make
     assert progress.tokens == trainer.store.target_lengths.sum() + 23
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
 def test_processes_share_each_update_without_overlap(make, size):
     alone = make(steps=2)
     alone.run(Progress())
