@@ -78,19 +78,17 @@ class ProcessGroup:
             dist.all_reduce(tensor)
         return tensor.tolist()
 
-    def all_reduce_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Sums the gradients of all processes in place; a missing gradient counts as zero."""
-        if self.world_size == 1:
-            return
-        parameters = list(parameters)
-        for p in parameters:
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
-        flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
+    def all_reduce_async(self, tensor: Tensor) -> dist.Work:
+        """Begins to sum a tensor over all processes in place; `wait` ends it."""
         with _collective():
-            dist.all_reduce(flat)
-        for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            p.grad = part.view_as(p)
+            work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        return work
+
+    def wait(self, work: dist.Work) -> None:
+        """Waits for something that was begun."""
+        with _collective():
+            work.wait()
 
     def broadcast(self, value: Any) -> Any:
         """Returns the main process's value in every process."""

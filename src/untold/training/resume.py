@@ -75,8 +75,8 @@ def check_unchanged(
     before, now = (_processes(each) for each in (checkpoint.facts, facts))
     if before is not None and before != now:
         say(
-            f"changed since the checkpoint: processes: {before} -> {now}: gradients are added up in "
-            "another order, and losses change by rounding; the run goes on bit for bit only with "
+            f"changed since the checkpoint: processes: {before} -> {now}: gradients are added up "
+            "in another order, so that losses change by rounding; a run goes on bit for bit with "
             f"as many processes as before ({before})"
         )
 

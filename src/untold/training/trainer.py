@@ -24,6 +24,7 @@ from untold.training.interruption import Interrupted, PutOffError
 from untold.training.learning_rate_schedule import learning_rate
 from untold.training.losses.objective import Objective
 from untold.training.meter import Meter, Update
+from untold.training.parallel.gradient_buckets import GradientBuckets
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.reporter import Reporter
 
@@ -113,6 +114,11 @@ class Trainer:
         self.device = self.codec.device
         self.objective = hooks.objective or Objective(trained.model, self.config)
         self._plan: tuple[int, BatchPlan] | None = None
+        learners = (self.model, self.objective.judges)
+        self._buckets = None
+        if self.processes.world_size > 1:
+            parameters = (p for each in learners for p in each.parameters())
+            self._buckets = GradientBuckets(self.processes, parameters)
 
     def run(self, progress: Progress) -> Progress:
         """Makes updates until the run is over; validates, saves and reports on the way."""
@@ -162,12 +168,18 @@ class Trainer:
         sums, suspects = dict.fromkeys(self.objective.names, 0.0), []
         for position, batch in batches:
             torch.manual_seed(_seed(self.config.seed, progress.step, position))
-            values = self.objective.backward(batch, progress.step, tokens)
+            announce = None if self._buckets is None else self._buckets.announce
+            is_last = position == batches[-1][0]  # gradients of others are still to grow
+            values = self.objective.backward(
+                batch, progress.step, tokens, announce if is_last else None
+            )
             parts = {name: float(value) for name, value in values.items()}
             sums = {name: sums[name] + parts.get(name, 0.0) for name in sums}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)
-        norm = self._reduce_and_clip()
+        if self._buckets is not None:
+            self._buckets.finish()
+        norm = self._clip()
         if math.isfinite(norm):
             rate = learning_rate(self.config, progress.step, progress.reductions)
             for group in self.optimizer.param_groups:
@@ -185,16 +197,13 @@ class Trainer:
             self.interrupted.signal = signal.SIGTERM
         return int(tokens), stops > 0
 
-    def _reduce_and_clip(self) -> float:
-        """Sums gradients over all processes and clips model and judges, each by its own norm.
+    def _clip(self) -> float:
+        """Clips the gradients of model and judges, each by its own norm.
 
         Returns the norm of the model, or the first one that is not finite.
         """
-        learners = (self.model, self.objective.judges)
-        learning = (p for each in learners for p in each.parameters() if p.requires_grad)
-        self.processes.all_reduce_gradients(learning)
         norms = []
-        for learner in learners:
+        for learner in (self.model, self.objective.judges):
             gradients = [p.grad for p in learner.parameters() if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
             if self.config.clip and torch.isfinite(norm):
