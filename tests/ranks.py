@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs import free_port
 
-PATIENCE = 60  # seconds: far more than anything here takes
+PATIENCE = 240  # seconds: far more than anything here takes
 
 
 def run_ranks(function: Callable[[int], None], directory: Path, size: int = 2) -> list[str]:

@@ -121,6 +121,8 @@ class TrainConfig(Section):
     """Where to train; auto takes a GPU if there is one."""
     timeout_minutes: Annotated[float, Field(ge=0.01, le=525_600.0)] = 30.0
     """How long several processes wait for one that is silent."""
+    shard: bool = False
+    """Whether processes share weights and optimizer (FSDP), for models too large for one device."""
     max_skipped: Count = 5
     """Updates in a row without a finite gradient after which the run gives up."""
     sequence: SequenceConfig = SequenceConfig()

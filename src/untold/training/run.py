@@ -1,6 +1,6 @@
 """One training run: sets up data, model and objective, resumes or warm-starts, and trains."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,20 +11,23 @@ import torch
 
 from untold.config import Config, idle_settings
 from untold.corpus.batching import PairStore
+from untold.corpus.stream.pair_stream import PairStream
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter, write_file
 from untold.errors import UntoldError
 from untold.memory_estimate import Vocabularies, check_training
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
-from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model
+from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_model, load_weights
 from untold.storage.run_record import RunRecord, read_record, write_record
 from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
 from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
 from untold.training.final_calibration import calibrate_best
 from untold.training.interruption import Interrupted, stop_signals
-from untold.training.losses.objective import check_loss_names
+from untold.training.losses.objective import Objective, check_loss_names
+from untold.training.parallel.sharded_checkpoint import ShardedCheckpoints
+from untold.training.parallel.sharding import Shards, check_sharding
 from untold.training.parallel.update_shares import advise_shares
 from untold.training.progress import Progress
 from untold.training.reporter import NullReporter, Reporter
@@ -73,6 +76,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     # These fail before anything is written.
     _check_rates(config)
     _check_search(config)
+    check_sharding(config)
     check_files(config.data, None if record is None else record.root)
     check_loss_names(config.train)
     reward = _reward(config)
@@ -118,17 +122,20 @@ def _train(
     warm = None if other is None else _warm_start(model, other, options, context)
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
-    trained = TrainedModel(model.to(device), config, tokenizers)
+    is_shared = config.train.shard and processes.world_size > 1
+    trained = TrainedModel(model if is_shared else model.to(device), config, tokenizers)
     objective = make_objective(trained, reward)
+    shards = _shard(trained, objective, checkpoint, processes, device) if is_shared else None
     optimizer = make_optimizer(trained, objective)
-    progress = Progress() if checkpoint is None else restore(checkpoint, trained, optimizer)
+    files = _files(checkpoints, trained, optimizer, facts, shards)
+    progress = Progress() if checkpoint is None else files.restore(checkpoint)
     validate = None
     if data.valid is not None:
-        validate = make_validator(trained, data.valid, data.valid_pairs, context.interrupted)
-    hooks = Hooks(validate, objective=objective)
-    if processes.is_main:
-        save = partial(checkpoints.save, trained, optimizer, facts)
-        hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), objective)
+        whole = trained if shards is None else shards.twin or trained
+        validate = make_validator(whole, data.valid, data.valid_pairs, context.interrupted)
+    hooks = Hooks(validate, objective=objective, shards=shards)
+    if processes.is_main or is_shared:
+        hooks = replace(hooks, save=files.save, save_best=files.save_best)
     if keeper := _thread_keeper(trained, context, facts):
         hooks = replace(hooks, after_update=keeper.recheck)
     trainer = Trainer(trained, optimizer, data.train, context, hooks)
@@ -141,6 +148,43 @@ def _train(
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
 
 
+@dataclass(frozen=True)
+class _Files:
+    """Says how this run restores and saves itself."""
+
+    restore: Callable[[Checkpoint], Progress]
+    save: Callable[[Progress], None]
+    save_best: Callable[[Progress], None]
+
+
+def _files(
+    checkpoints: Checkpoints,
+    trained: TrainedModel,
+    optimizer: torch.optim.Optimizer,
+    facts: dict[str, Any],
+    shards: Shards | None,
+) -> _Files:
+    if shards is not None:
+        parts = ShardedCheckpoints(checkpoints, shards, optimizer)
+        return _Files(parts.restore, partial(parts.save, facts), parts.save_best)
+    save = partial(checkpoints.save, trained, optimizer, facts)
+    load = partial(restore, trained=trained, optimizer=optimizer)
+    return _Files(load, save, partial(checkpoints.save_best, trained))
+
+
+def _shard(
+    trained: TrainedModel,
+    objective: Objective,
+    checkpoint: Checkpoint | None,
+    processes: ProcessGroup,
+    device: torch.device,
+) -> Shards:
+    """Shards a model, after it got the weights of its checkpoint while it was whole."""
+    if checkpoint is not None:
+        load_weights(trained.model, checkpoint.directory)
+    return Shards(trained, objective, processes, device)
+
+
 def _find_start(
     config: Config, options: RunOptions, checkpoints: Checkpoints, context: RunContext
 ) -> tuple[Checkpoint | None, Path | None]:
@@ -148,6 +192,8 @@ def _find_start(
     processes, say = context.processes, context.reporter.say
     for line in idle_settings(config):
         say(line)
+    if config.train.shard and processes.world_size == 1:
+        say("train.shard has no effect: one process has nobody to share with; start it by torchrun")
     wanted = config.train
     if advice := advise_shares(wanted.accumulate, wanted.batch_tokens, processes.world_size):
         say(advice)
@@ -200,7 +246,7 @@ def _check_memory(
     config: Config,
     tokenizers: Tokenizers | None,
     device: torch.device,
-    store: PairStore | None = None,
+    store: PairStore | PairStream | None = None,
 ) -> None:
     """Refuses what does not fit: before tokenizing by the sizes asked for, then by real ones."""
     if tokenizers is None:
@@ -208,10 +254,13 @@ def _check_memory(
         vocabularies = Vocabularies((size, size), config.tokenizer.joint)
     else:
         vocabularies = Vocabularies(tokenizers.sizes, tokenizers.joint)
-    tokens = 0
-    if store is not None:  # a batch is no larger than the whole corpus
+    tokens = config.train.batch_tokens if isinstance(store, PairStream) else 0
+    if isinstance(store, PairStore):  # a batch is no larger than the whole corpus
         tokens = int(max(store.source_lengths.sum(), store.target_lengths.sum()))
-    check_training(config, vocabularies, device, min(tokens, config.train.batch_tokens))
+    # Processes on one machine without GPUs share its memory.
+    sharing = config.train.shard and device.type != "cpu"
+    shards = ProcessGroup.launched_processes() if sharing else 1
+    check_training(config, vocabularies, device, min(tokens, config.train.batch_tokens), shards)
 
 
 def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:

@@ -27,6 +27,7 @@ from untold.training.losses.loss import Loss, LossContext
 
 __all__ = [
     "LOSSES",
+    "Announce",
     "Losses",
     "Objective",
     "auxiliary_ramp",
@@ -80,7 +81,7 @@ class Objective:
         return self.extend(self._add_up(self.losses, context), context)
 
     def backward(
-        self, batch: Batch, step: int, tokens: int, announce: Announce | None = None
+        self, batch: Batch, step: int, tokens: int | float, announce: Announce | None = None
     ) -> dict[str, Float[Tensor, ""]]:
         """Adds the gradients of the total, divided by `tokens`, to the parameters; returns parts.
 

@@ -16,7 +16,7 @@ from torch.distributed import Work
 
 from untold.training.distributed import ProcessGroup
 
-__all__ = ["BUCKET_BYTES", "GradientBuckets"]
+__all__ = ["BUCKET_BYTES", "GradientBuckets", "reached_parameters"]
 
 BUCKET_BYTES = 25 << 20  # as in DistributedDataParallel
 
@@ -56,7 +56,7 @@ class GradientBuckets:
 
         Gradients of parameters that none of them reaches are final now.
         """
-        reached = (number for roots in passes for number in _reached(roots))
+        reached = (number for roots in passes for number in reached_parameters(roots))
         self._passes = dict(Counter(number for number in reached if number in self._home))
         waiting = Counter(self._home[number] for number in self._passes)
         self._missing = [waiting[number] for number in range(len(self._buckets))]
@@ -123,7 +123,7 @@ def _fill_buckets(parameters: Sequence[Tensor], most: int) -> list[list[Tensor]]
     return buckets
 
 
-def _reached(roots: Sequence[Tensor]) -> set[int]:
+def reached_parameters(roots: Sequence[Tensor]) -> set[int]:
     """Finds the parameters, by id, to which a backward pass from these tensors leads."""
     waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen, found = set(waiting), set()
