@@ -34,6 +34,7 @@ _FREE = {
     "train.keep",
     "train.threads",
     "train.device",
+    "train.compile",
     "train.timeout_minutes",
     "environment.processes",  # has a line of its own
 }

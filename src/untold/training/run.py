@@ -26,6 +26,7 @@ from untold.training.distributed import ProcessGroup
 from untold.training.final_calibration import calibrate_best
 from untold.training.interruption import Interrupted, stop_signals
 from untold.training.losses.objective import Objective, check_loss_names
+from untold.training.parallel.compiled_layers import check_compilation, compile_layers
 from untold.training.parallel.sharded_checkpoint import ShardedCheckpoints
 from untold.training.parallel.sharding import Shards, check_sharding
 from untold.training.parallel.update_shares import advise_shares
@@ -72,6 +73,8 @@ class TrainResult:
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
+    if config.train.compile:
+        check_compilation(device)
     record = read_record(options.out)
     # These fail before anything is written.
     _check_rates(config)
@@ -270,6 +273,8 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     model = build_model_for(tokenizers, config.model)
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
+    if config.train.compile:
+        compile_layers(model)
     return model
 
 
