@@ -161,22 +161,21 @@ def check_base(costs: dict[str, float]) -> float:
 
 
 def print_layouts(kept_costs: dict[str, float]) -> None:
-    """Predicts the paper's base and big models: A100 with bf16, 25,000 tokens of each side."""
+    """Predicts the paper's base and big models, with its updates and with larger ones."""
     cluster = Cluster(flops=110e12, inside=230e9, between=22e9)
-    print("| model | GPUs | tokens of a GPU | compute | gradients | update | memory of a GPU |")
+    print("| model | tokens of an update | GPUs | compute | gradients | update | memory of a GPU |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, d, f, heads in (("base", 512, 2048, 8), ("big", 1024, 4096, 16)):
-        for gpus in (8, 16, 32, 64):
-            sentences = max(1, 200_000 // gpus // 25)
-            share = UpdateShape(
-                *(sentences, 25, 25, 32_000, d, f, heads), capsules=6, d_capsule=256, bow_share=1.0
-            )
-            found = predict_layout(share, gpus, cluster, kept_costs)
-            print(
-                f"| {name} | {gpus} | {sentences * 25:,} | {found.compute * 1e3:.0f} ms | "
-                f"{found.gradients * 1e3:.0f} ms | {found.seconds * 1e3:.0f} ms | "
-                f"{found.memory / 1e9:.0f} GB |"
-            )
+        for tokens in (25_000, 200_000):
+            for gpus in (8, 16, 32, 64):
+                sizes = (max(1, round(tokens / gpus / 25)), 25, 25, 32_000, d, f, heads)
+                share = UpdateShape(*sizes, capsules=6, d_capsule=256, bow_share=1.0)
+                found = predict_layout(share, gpus, cluster, kept_costs)
+                print(
+                    f"| {name} | {tokens:,} | {gpus} | {found.compute * 1e3:.0f} ms | "
+                    f"{found.gradients * 1e3:.0f} ms | {found.seconds * 1e3:.0f} ms | "
+                    f"{found.memory / 1e9:.1f} GB |"
+                )
 
 
 def main() -> None:

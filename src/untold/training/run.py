@@ -30,7 +30,7 @@ from untold.training.parallel.compiled_layers import check_compilation, compile_
 from untold.training.parallel.sharded_checkpoint import ShardedCheckpoints
 from untold.training.parallel.sharding import Shards, check_sharding
 from untold.training.parallel.update_shares import advise_shares
-from untold.training.progress import Progress
+from untold.training.progress import Progress, Validation
 from untold.training.reporter import NullReporter, Reporter
 from untold.training.resume import (
     check_init,
@@ -132,10 +132,8 @@ def _train(
     optimizer = make_optimizer(trained, objective)
     files = _files(checkpoints, trained, optimizer, facts, shards)
     progress = Progress() if checkpoint is None else files.restore(checkpoint)
-    validate = None
-    if data.valid is not None:
-        whole = trained if shards is None else shards.twin or trained
-        validate = make_validator(whole, data.valid, data.valid_pairs, context.interrupted)
+    whole = trained if shards is None else shards.twin or trained
+    validate = _validator(data, whole, context)
     hooks = Hooks(validate, objective=objective, shards=shards)
     if processes.is_main or is_shared:
         hooks = replace(hooks, save=files.save, save_best=files.save_best)
@@ -149,6 +147,14 @@ def _train(
             calibrate_best(options.out, data.valid_pairs, reporter, context.interrupted)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
+
+
+def _validator(
+    data: TrainingData, trained: TrainedModel, context: RunContext
+) -> Callable[[], Validation] | None:
+    if data.valid is None:
+        return None
+    return make_validator(trained, data.valid, data.valid_pairs, context.interrupted)
 
 
 @dataclass(frozen=True)
