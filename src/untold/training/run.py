@@ -133,8 +133,7 @@ def _train(
     files = _files(checkpoints, trained, optimizer, facts, shards)
     progress = Progress() if checkpoint is None else files.restore(checkpoint)
     whole = trained if shards is None else shards.twin or trained
-    validate = _validator(data, whole, context)
-    hooks = Hooks(validate, objective=objective, shards=shards)
+    hooks = Hooks(_validator(data, whole, context), objective=objective, shards=shards)
     if processes.is_main or is_shared:
         hooks = replace(hooks, save=files.save, save_best=files.save_best)
     if keeper := _thread_keeper(trained, context, facts):

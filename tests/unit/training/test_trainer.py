@@ -239,7 +239,7 @@ def cutting(corpus, make):
 def sources_of(trainer, epoch):
     """The source ids of each pair as they are cut in an epoch."""
     plan, rows = trainer._epoch_plan(epoch), {}
-    for _, batch in trainer._local_batches(plan, range(len(plan)), epoch):
+    for _, batch in trainer._local_batches(plan, range(len(plan)), Progress(epoch=epoch)):
         for k, index in enumerate(batch.indices.tolist()):
             rows[index] = batch.source[k, batch.source_mask[k]].tolist()[:-1]
     return rows
