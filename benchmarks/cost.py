@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from machine import describe_conditions
-from race import RESULTS
 from untold.config import parse_config
 from untold.corpus.batching import Batch, collate
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
@@ -31,6 +30,7 @@ from untold.training.parallel.cost_model import (
     predict_layout,
 )
 
+COSTS = Path(__file__).with_name("cost_model.json")  # fitted, and the errors of predictions
 LIMIT = 0.2  # of the prediction's relative error
 CAPSULES = {"capsules": 6, "d_capsule": 32}
 
@@ -182,11 +182,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--layouts", action="store_true", help="only predict the paper's runs")
-    parser.add_argument("--json", type=Path, help="also write the measurements here")
+    parser.add_argument("--record", action="store_true", help=f"write {COSTS.name}")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.layouts:
-        kept = json.loads((RESULTS / "cost.json").read_text())["memory"]["costs"]
+        kept = json.loads(COSTS.read_text())["memory"]["costs"]
         print_layouts(kept)
         return
     seconds, kept = measure(options.rounds)
@@ -194,8 +194,8 @@ def main() -> None:
     results["time"] = check("seconds", [shape.work() for shape in shapes()], seconds)
     results["memory"] = check("bytes", [shape.kept() for shape in shapes()], kept)
     results["memory"]["base"] = check_base(results["memory"]["costs"])
-    if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.record:
+        COSTS.write_text(json.dumps(results, indent=1) + "\n")
     if max(results["time"]["worst"], results["memory"]["worst"]) > LIMIT:
         raise SystemExit(f"a prediction is more than {LIMIT:.0%} off")
 
