@@ -153,16 +153,18 @@ def ask(processes: Sequence["subprocess.Popen[str]"]) -> None:
 def work(preset: str, name: str) -> None:
     """Does a job whenever a line arrives; processes of one group exchange gradients."""
     from untold.training.distributed import ProcessGroup
+    from untold.training.parallel.gradient_buckets import GradientBuckets
 
     torch.set_num_threads(1)
     processes = ProcessGroup.init("cpu", 2.0)
     job = jobs(preset)[name]
     model = build_model(shape(preset, 0.0).model, (VOCABULARY, VOCABULARY), shared=True)
-    parameters = list(model.parameters())  # as many as those of the model that trains
+    # As many numbers as those of the model that trains.
+    gradients = GradientBuckets(processes, model.parameters())
     for _ in sys.stdin:
         job()
         if name == UPDATE:
-            processes.all_reduce_gradients(parameters)
+            gradients.finish()
         print(time.monotonic(), flush=True)
 
 

@@ -99,18 +99,25 @@ def check_loading(config: ModelConfig, vocabularies: Vocabularies, where: str) -
 
 
 def check_training(
-    config: Config, vocabularies: Vocabularies, device: torch.device, tokens: int = 0
+    config: Config,
+    vocabularies: Vocabularies,
+    device: torch.device,
+    tokens: int = 0,
+    shards: int = 1,
 ) -> None:
-    """Refuses to train a model whose weights, optimizer and one batch of tokens do not fit."""
+    """Refuses to train a model whose weights, optimizer and one batch of tokens do not fit.
+
+    So many processes share weights and optimizer, each with a device of its own.
+    """
     size = measure_model(config.model, vocabularies)
     if size is None:
         return
     samples = config.train.sequence.samples if config.train.sequence.is_on else 1
     # weights, gradients and two means of Adam
-    parts = {"weights and optimizer": 4 * size.parameters}
+    parts = {"weights and optimizer": 4 * size.parameters // shards}
     parts["one batch"] = tokens * samples * size.activations
     if config.train.freeze_backbone:  # then little is trained, and little kept
-        parts = {"weights": size.parameters}
+        parts = {"weights": size.parameters // shards}
     what = f"training a model of this shape ({_shape(config.model, vocabularies)})"
     cure = "lower the sizes in [model], tokenizer.size or train.batch_tokens"
     _refuse_beyond(_memory_of(device), what, parts, cure)

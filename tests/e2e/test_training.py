@@ -21,6 +21,7 @@ from jobs import (
     workers,
     write_toml,
 )
+from ranks import run_ranks, standard_error
 from toys import (
     checkpoint_contents,
     lasting_records,
@@ -110,20 +111,21 @@ def test_a_second_signal_is_immediate(config, tmp_path):
     assert not list((out / "checkpoints").glob("step-*"))
 
 
-def test_two_processes_make_the_updates_of_one(config, corpus, tmp_path):
+def test_two_processes_make_the_updates_of_one(corpus, tmp_path):
     """Dropout on: each batch draws the same numbers wherever it is computed."""
     sections = {"train": {"log_every": 1}, "model": {"dropout": 0.3}}
     both, alone = tmp_path / "both", tmp_path / "alone"
-    code, output = run(*torchrun(2), "train", config(**sections), "--out", both)
-    assert code == 0, output
-    train(toy_config(corpus, **sections), RunOptions(alone))
+    settled = toy_config(corpus, **sections)
+    assert run_ranks(lambda rank: train(settled, RunOptions(both)), tmp_path) == ["", ""]
+    train(settled, RunOptions(alone))
     for kind in ("train", "valid"):
         found, expected = records(both, kind), records(alone, kind)
         assert [r["step"] for r in found] == [r["step"] for r in expected]
         losses = [r["loss"] for r in expected]
         assert [r["loss"] for r in found] == pytest.approx(losses, rel=1e-5)
     assert len(losses) == 3
-    assert output.count("training data:") == 1, "one process speaks"
+    assert "training data:" in standard_error(tmp_path, 0)
+    assert not standard_error(tmp_path, 1), "one process speaks"
     other = tmp_path / "other"  # the control: another seed's losses are not within that tolerance
     train(
         toy_config(corpus, **sections | {"train": {"log_every": 1, "seed": 2}}), RunOptions(other)
@@ -165,21 +167,27 @@ def test_a_job_of_two_is_stopped_by_signal_and_ended_by_a_silent_member(config, 
 
 @needs_proc
 def test_torchrun_restarts_a_killed_job_to_the_same_end(config, corpus, tmp_path):
-    """One restart must do. The main process dies: it holds the lock, and it writes the files."""
+    """One restart must do for each death. The main process holds the lock and writes the files."""
     out, whole = tmp_path / "run", tmp_path / "whole"
-    sections = {"train": {"steps": 150, "save_every": 10, "log_every": 7, "validate_every": 75}}
-    job = (*torchrun(2, "--max-restarts", 1), "train", config(**sections), "--out", out)
+    sections = {"train": {"steps": 250, "save_every": 10, "log_every": 7, "validate_every": 125}}
+    job = (*torchrun(2, "--max-restarts", 2), "train", config(**sections), "--out", out)
+    pids = []
     with running(*job) as process:
-        wait_for(lambda: list((out / "checkpoints").glob("step-*")), process)
-        os.kill(workers(process)[0], signal.SIGKILL)
+        for victim in (0, 1):
+            before = len(list((out / "checkpoints").glob("step-*")))
+            wait_for(lambda n=before: len(list((out / "checkpoints").glob("step-*"))) > n, process)
+            pids.append(workers(process)[victim])
+            os.kill(pids[-1], signal.SIGKILL)
         code, output = finish(process)
     assert code == 0, output
-    assert output.count("(exitcode: -9)") == 1, "the kill has hit a worker"
-    assert "going on with" in output
+    assert output.count("(exitcode: -9)") == 2, "both kills have hit a worker"
+    assert output.count("going on with") == 2
+    for victim, pid in enumerate(pids):
+        assert f"untold: process {victim} of the run (pid {pid} on " in output
     # One process makes the same updates: two gradients have but one sum, whoever adds them. Its
     # log adds the losses in another order.
     train(toy_config(corpus, **sections), RunOptions(whole))
-    assert newest(out).name == newest(whole).name == "step-00000150"
+    assert newest(out).name == newest(whole).name == "step-00000250"
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (newest(out) / name).read_bytes() == (newest(whole) / name).read_bytes()
     for found, expected in zip(lasting_records(out), lasting_records(whole), strict=True):

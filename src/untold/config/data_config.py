@@ -13,9 +13,9 @@ class CorpusConfig(Section):
     """Names one source of sentence pairs: two plain files, one table file, or a dataset."""
 
     source: str | None = None
-    """A text file with a source sentence on each line, plain or compressed."""
+    """A text file with a source sentence on each line, plain or compressed, or a pattern (*.en)."""
     target: str | None = None
-    """A text file with the translations, line by line."""
+    """A text file with the translations, line by line, or a pattern of as many files."""
     path: str | None = None
     """A table instead: a .tsv, .jsonl or .parquet file, or a part of LCSTS (.lcsts)."""
     dataset: str | None = None
@@ -62,6 +62,10 @@ class DataConfig(Section):
     """The corpus to train on, or a list of them; data.train lists the keys of a corpus."""
     valid: CorpusConfig | None = None
     """The corpus that training is validated on, with the same keys."""
+    stream: bool = False
+    """Whether training reads its corpus anew in each epoch, instead of storing it encoded."""
+    stream_window: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
+    """Pairs of a stream that are in memory, and shuffled and batched by length, at a time."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Pairs with more pieces on a side are dropped; longer lines are translated in parts."""
     max_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = None

@@ -111,6 +111,11 @@ IDLE_RULES = (
         "train.counterfactual is 0",
     ),
     IdleRule(
+        _keys("data", "stream_window"),
+        lambda config: not config.data.stream,
+        "it is for data.stream = true",
+    ),
+    IdleRule(
         _keys("decode", "temperature top_k top_p seed"),
         lambda config: not config.decode.sample,
         "only samples are drawn with it: set decode.sample = true",

@@ -117,10 +117,14 @@ class TrainConfig(Section):
     """Threads that torch computes with; unset, untold chooses and changes them."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """The precision of training; bf16 needs a GPU."""
+    compile: bool = False
+    """Whether torch.compile makes kernels for the layers of a Transformer; needs a GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; auto takes a GPU if there is one."""
     timeout_minutes: Annotated[float, Field(ge=0.01, le=525_600.0)] = 30.0
     """How long several processes wait for one that is silent."""
+    shard: bool = False
+    """Whether processes share weights and optimizer (FSDP), for models too large for one device."""
     max_skipped: Count = 5
     """Updates in a row without a finite gradient after which the run gives up."""
     sequence: SequenceConfig = SequenceConfig()

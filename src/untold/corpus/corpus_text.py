@@ -14,6 +14,7 @@ from typing import IO
 
 from untold.config import CorpusConfig
 from untold.corpus.readers import Pair, fingerprint_corpus, read_pairs
+from untold.corpus.stream.shard_files import expand_corpus
 from untold.durable import writing
 from untold.feedback import track
 
@@ -25,7 +26,8 @@ class CorpusText:
 
     def __init__(self, corpora: Sequence[CorpusConfig], root: Path, directory: Path) -> None:
         """`directory` is where the temporary copy is put; the copy has no name and cannot stay."""
-        self.corpora, self.root = tuple(corpora), root
+        self.corpora = tuple(file for each in corpora for file in expand_corpus(each, root))
+        self.root = root
         self._directory = directory
         self._copy: IO[str] | None = None
         self._count = 0
@@ -76,10 +78,13 @@ class CorpusText:
             "w+", encoding="utf-8", newline="\n", dir=self._directory
         )
         copy = self._closing.enter_context(file)
-        for corpus in self.corpora:
-            for pair in track(read_pairs(corpus, self.root), "reading the corpus"):
-                row = [pair.source, pair.target, pair.line, pair.file]
-                copy.write(json.dumps(row, ensure_ascii=False) + "\n")
-                self._count += 1
+        for pair in track(self._read_pairs(), "reading the corpus"):
+            row = [pair.source, pair.target, pair.line, pair.file]
+            copy.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._count += 1
         copy.flush()  # here, where a full disk is told with its place
         return copy
+
+    def _read_pairs(self) -> Iterator[Pair]:
+        for corpus in self.corpora:
+            yield from read_pairs(corpus, self.root)

@@ -106,14 +106,19 @@ def read_parquet(path: Path, columns: Columns) -> Iterator[Pair]:
     return pairs_from_rows(_parquet_rows(path, columns or _DEFAULT_COLUMNS), str(path), columns)
 
 
-def read_dataset(name: str, split: str, columns: Columns, directory: Path) -> Iterator[Pair]:
-    """Reads a Hugging Face dataset from `directory` if that exists, else by its name."""
+def read_dataset(
+    name: str, split: str, columns: Columns, directory: Path, *, streaming: bool = False
+) -> Iterator[Pair]:
+    """Reads a Hugging Face dataset from `directory` if that exists, else by its name.
+
+    With `streaming` a dataset of a hub is not stored on this machine.
+    """
     try:
         import datasets
     except ImportError:
         raise _needs("datasets", name) from None
     try:
-        dataset = _load_split(datasets, name, split, directory)
+        dataset = _load_split(datasets, name, split, directory, streaming=streaming)
         rows = _dataset_rows(_select(dataset, columns or _DEFAULT_COLUMNS))
         yield from pairs_from_rows(rows, name, columns)
     except UntoldError:
@@ -251,10 +256,10 @@ def _columns_to_read(names: list[str] | None, columns: tuple[str, str]) -> list[
     return [_NESTED_COLUMN] if _NESTED_COLUMN in names else None
 
 
-def _load_split(datasets: Any, name: str, split: str, directory: Path) -> Any:
+def _load_split(datasets: Any, name: str, split: str, directory: Path, *, streaming: bool) -> Any:
     if not directory.is_dir():
         path, _, configuration = name.partition(":")
-        return datasets.load_dataset(path, configuration or None, split=split)
+        return datasets.load_dataset(path, configuration or None, split=split, streaming=streaming)
     if (directory / "dataset_dict.json").exists():
         splits = datasets.load_from_disk(directory)
         if split not in splits:

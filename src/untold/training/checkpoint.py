@@ -6,7 +6,8 @@ and passed over.
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ from untold.storage.model_directory import (
 )
 from untold.training.progress import Progress
 
-__all__ = ["Checkpoint", "Checkpoints", "restore_optimizer"]
+__all__ = ["OPTIMIZER_SHARDS", "Checkpoint", "Checkpoints", "restore_optimizer"]
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
+OPTIMIZER_SHARDS = "optimizer"  # the directory that sharded runs have instead of OPTIMIZER
 _WEIGHT, _JUDGES = "weight", "judges"  # parts of names in OPTIMIZER
 
 
@@ -63,11 +65,20 @@ class Checkpoints:
         until the run comes to their step again.
         """
         memory = _optimizer_tensors(trained.model, optimizer)
-        _refuse_non_finite(dict(trained.model.named_parameters()) | memory, progress.step)
+        _refuse_non_finite(memory, progress.step)
+        with self.new_directory(trained, facts, progress) as directory:
+            write_tensors(directory / OPTIMIZER, memory)
+
+    @contextmanager
+    def new_directory(
+        self, trained: TrainedModel, facts: dict[str, Any], progress: Progress
+    ) -> Iterator[Path]:
+        """Yields the directory of a new checkpoint, for the optimizer; all else is added."""
+        _refuse_non_finite(dict(trained.model.named_parameters()), progress.step)
         path = self.run / CHECKPOINTS / _name(progress.step)
         with new_directory(path, replace=True) as directory:
+            yield directory
             fill_model_directory(directory, trained)
-            write_tensors(directory / OPTIMIZER, memory)
             document = {"progress": progress.as_json(), "facts": facts}
             (directory / PROGRESS).write_text(
                 json.dumps(document, indent=1) + "\n", encoding="utf-8"
@@ -105,6 +116,11 @@ def restore_optimizer(
     directory: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
     """Restores the state of the optimizer, and the weights of the judges stored with it."""
+    if (directory / OPTIMIZER_SHARDS).is_dir():
+        raise UntoldError(
+            f"{directory} was made by processes that shared the model: start several with torchrun "
+            "and train.shard = true"
+        )
     judges = _judges(optimizer)
     parameters = dict(model.named_parameters()) | judges
     tensors = read_tensors(directory / OPTIMIZER)

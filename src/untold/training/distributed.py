@@ -3,9 +3,10 @@
 import json
 import os
 import secrets
+import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from untold.errors import UntoldError
+from untold.training.parallel.peer_watch import PeerWatch
 
 __all__ = ["ProcessGroup"]
 
@@ -31,6 +33,7 @@ class ProcessGroup:
 
     rank: int = 0
     world_size: int = 1
+    watch: PeerWatch | None = None
 
     @classmethod
     def init(cls, device: str, timeout_minutes: float) -> "ProcessGroup":
@@ -46,7 +49,8 @@ class ProcessGroup:
             dist.init_process_group(
                 backend, store=fresh, rank=rank, world_size=size, timeout=timeout
             )
-        return cls(rank, size)
+            watch = PeerWatch(rank, size, fresh, timeout.total_seconds())
+        return cls(rank, size, watch)
 
     @staticmethod
     def launched_processes() -> int:
@@ -59,7 +63,9 @@ class ProcessGroup:
         return int(os.environ.get("LOCAL_RANK", "0"))
 
     def destroy(self) -> None:
-        """Destroys the process group."""
+        """Destroys the process group; other processes learn if this one is ending with an error."""
+        if self.watch is not None:
+            self.watch.close(failed=sys.exc_info()[0] is not None)
         if self.world_size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
@@ -74,38 +80,39 @@ class ProcessGroup:
         if self.world_size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=device)
-        with _collective():
+        with self._collective():
             dist.all_reduce(tensor)
         return tensor.tolist()
 
-    def all_reduce_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Sums the gradients of all processes in place; a missing gradient counts as zero."""
-        if self.world_size == 1:
-            return
-        parameters = list(parameters)
-        for p in parameters:
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
-        flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
-        with _collective():
-            dist.all_reduce(flat)
-        for p, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            p.grad = part.view_as(p)
+    def all_reduce_async(self, tensor: Tensor) -> dist.Work:
+        """Begins to sum a tensor over all processes in place; `wait` ends it."""
+        with self._collective():
+            work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        return work
+
+    def wait(self, work: dist.Work) -> None:
+        """Waits for something that was begun."""
+        with self._collective():
+            work.wait()
 
     def broadcast(self, value: Any) -> Any:
         """Returns the main process's value in every process."""
         if self.world_size == 1:
             return value
         box = [value]
-        with _collective():
+        with self._collective():
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def barrier(self) -> None:
         """Waits until all processes have come here."""
         if self.world_size > 1:
-            with _collective():
+            with self._collective():
                 dist.barrier()
+
+    def _collective(self) -> AbstractContextManager[None]:
+        return _collective(self.watch)
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
@@ -155,11 +162,13 @@ def _member(rank: int) -> str:
 
 
 @contextmanager
-def _collective() -> Iterator[None]:
+def _collective(watch: PeerWatch | None = None) -> Iterator[None]:
     """Turns the errors of torch.distributed, which are RuntimeErrors, into one clear line."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, TimeoutError) as error:
+        if watch is not None and (lost := watch.wait_for_name()):
+            raise UntoldError(lost) from error
         raise UntoldError(
             "another process of this run has died or stayed silent for train.timeout_minutes; "
             f"resume from the last checkpoint: {error}"

@@ -20,6 +20,7 @@ class Update:
     parts: dict[str, float]
     stop: bool
     suspects: tuple[int, ...] = ()  # the batches of the update whose loss is not finite
+    own_tokens: int = 0  # of this process: those that `parts` are sums over
 
 
 class Meter:
@@ -45,6 +46,7 @@ class Meter:
         self._norm = update.norm
         if math.isfinite(update.norm):
             self._tokens += update.tokens
+            self._own_tokens += update.own_tokens
             for name, value in update.parts.items():
                 self._parts[name] += value
 
@@ -59,8 +61,8 @@ class Meter:
 
     def peek(self) -> dict[str, float | int | None]:
         """Returns the figures so far without a new beginning, as this process alone knows them."""
-        share = self._processes.world_size
-        return self._means([self._parts[name] * share for name in self._names])
+        scale = self._tokens / self._own_tokens if self._own_tokens else 0.0
+        return self._means([self._parts[name] * scale for name in self._names])
 
     def _means(self, sums: list[float]) -> dict[str, float | int | None]:
         figures: dict[str, float | int | None] = {
@@ -82,9 +84,11 @@ class Meter:
         """Takes over the sums of this process, and of others if there are fewer processes now."""
         self._tokens, self._all_tokens = unlogged.tokens, unlogged.all_tokens
         self._seconds = unlogged.seconds
+        self._own_tokens = self._tokens // self._processes.world_size
         for name, sums in unlogged.parts.items():
             self._parts[name] = sum(sums[self._processes.rank :: self._processes.world_size])
 
     def _clear(self) -> None:
         self._tokens, self._all_tokens, self._seconds, self._norm = 0, 0, 0.0, 0.0
+        self._own_tokens = 0
         self._parts = dict.fromkeys(self._names, 0.0)

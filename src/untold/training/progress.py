@@ -44,7 +44,8 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # the first batch of the epoch that was not used yet
+    batch: int = 0  # the first batch of the epoch, or of the window, that was not used yet
+    window: int = 0  # of the epoch, if the corpus is a stream
     tokens: int = 0
     seconds: float = 0.0
     skipped: int = 0  # updates in a row that were skipped because they were not finite

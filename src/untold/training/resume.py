@@ -34,12 +34,14 @@ _FREE = {
     "train.keep",
     "train.threads",
     "train.device",
+    "train.compile",
     "train.timeout_minutes",
+    "environment.processes",  # has a line of its own
 }
 
 
-def run_facts(config: Config, data: TrainingData) -> dict[str, Any]:
-    """Describes the settings, data and versions of a run; checkpoints store it."""
+def run_facts(config: Config, data: TrainingData, processes: int = 1) -> dict[str, Any]:
+    """Describes the settings, data, versions and processes of a run; checkpoints store it."""
     return {
         "config": _settings(config),
         "data": data.fingerprints(),
@@ -48,6 +50,7 @@ def run_facts(config: Config, data: TrainingData) -> dict[str, Any]:
             "sentencepiece": sentencepiece.__version__,
             "python": platform.python_version(),
             "threads": torch.get_num_threads(),
+            "processes": processes,
         },
     }
 
@@ -70,6 +73,13 @@ def check_unchanged(
         say("--allow-changed has no effect: nothing that matters has changed")
     for line in changed:
         say(f"changed since the checkpoint: {line}")
+    before, now = (_processes(each) for each in (checkpoint.facts, facts))
+    if before is not None and before != now:
+        say(
+            f"changed since the checkpoint: processes: {before} -> {now}: gradients are added up "
+            "in another order, so that losses change by rounding; a run goes on bit for bit with "
+            f"as many processes as before ({before})"
+        )
 
 
 def check_init(init: Path | None, record: RunRecord | None, say: Callable[[str], None]) -> None:
@@ -113,6 +123,11 @@ def restore(
     load_weights(trained.model, checkpoint.directory)
     restore_optimizer(checkpoint.directory, trained.model, optimizer)
     return checkpoint.progress
+
+
+def _processes(facts: dict[str, Any]) -> int | None:
+    """Returns how many processes made a checkpoint; older versions did not say so."""
+    return facts.get("environment", {}).get("processes")
 
 
 def _settings(config: Config) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """One training run: sets up data, model and objective, resumes or warm-starts, and trains."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from untold.config import Config, idle_settings
 from untold.corpus.batching import PairStore
+from untold.corpus.stream.pair_stream import PairStream
 from untold.corpus.tokenizer import Tokenizers
 from untold.durable import lock_directory, remove_litter, write_file
 from untold.errors import UntoldError
@@ -23,6 +23,7 @@ from untold.storage.model_directory import (
     TrainedModel,
     hugging_face_name,
     load_model,
+    load_weights,
     read_config,
 )
 from untold.storage.run_record import RunRecord, read_record, write_record
@@ -31,14 +32,17 @@ from untold.training.checkpoint import Checkpoint, Checkpoints
 from untold.training.distributed import ProcessGroup
 from untold.training.final_calibration import calibrate_best
 from untold.training.interruption import Interrupted, stop_signals
-from untold.training.losses.objective import check_loss_names
-from untold.training.progress import Progress
+from untold.training.losses.objective import Objective, check_loss_names
+from untold.training.parallel.compiled_layers import check_compilation, compile_layers
+from untold.training.parallel.run_files import run_files
+from untold.training.parallel.sharding import Shards, check_sharding
+from untold.training.parallel.update_shares import advise_shares
+from untold.training.progress import Progress, Validation
 from untold.training.reporter import NullReporter, Reporter
 from untold.training.resume import (
     check_init,
     check_unchanged,
     describe_resumption,
-    restore,
     run_facts,
 )
 from untold.training.sequence.rewards import Reward, make_reward
@@ -76,11 +80,13 @@ class TrainResult:
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
-    _check_accumulate(config, ProcessGroup.launched_processes())
+    if config.train.compile:
+        check_compilation(device)
     record = read_record(options.out)
     # These fail before anything is written.
     _check_rates(config)
     _check_search(config)
+    check_sharding(config)
     check_files(config.data, None if record is None else record.root)
     check_loss_names(config.train)
     reward = _reward(config)
@@ -116,7 +122,7 @@ def _train(
     known = _tokenizers_of_weights(checkpoint, other)
     config = _take_over(config, checkpoint, other)
     data = _prepare_data(config, known, options.out, context, device)
-    facts = run_facts(config, data)
+    facts = run_facts(config, data, processes.world_size)
     if checkpoint is not None:
         check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
         reporter.say(describe_resumption(options.out, checkpoint.progress, config.train))
@@ -126,17 +132,17 @@ def _train(
     warm = None if other is None else _warm_start(model, other, options, context)
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
-    trained = TrainedModel(model.to(device), config, data.tokenizers)
+    is_shared = config.train.shard and processes.world_size > 1
+    trained = TrainedModel(model if is_shared else model.to(device), config, data.tokenizers)
     objective = make_objective(trained, reward)
+    shards = _shard(trained, objective, checkpoint, processes, device) if is_shared else None
     optimizer = make_optimizer(trained, objective)
-    progress = Progress() if checkpoint is None else restore(checkpoint, trained, optimizer)
-    validate = None
-    if data.valid is not None:
-        validate = make_validator(trained, data.valid, data.valid_pairs, context.interrupted)
-    hooks = Hooks(validate, objective=objective)
-    if processes.is_main:
-        save = partial(checkpoints.save, trained, optimizer, facts)
-        hooks = Hooks(validate, save, partial(checkpoints.save_best, trained), objective)
+    files = run_files(checkpoints, trained, optimizer, facts, shards)
+    progress = Progress() if checkpoint is None else files.restore(checkpoint)
+    whole = trained if shards is None else shards.twin or trained
+    hooks = Hooks(_validator(data, whole, context), objective=objective, shards=shards)
+    if processes.is_main or is_shared:
+        hooks = replace(hooks, save=files.save, save_best=files.save_best)
     if keeper := _thread_keeper(trained, context, facts):
         hooks = replace(hooks, after_update=keeper.recheck)
     trainer = Trainer(trained, optimizer, data.train, context, hooks)
@@ -149,6 +155,27 @@ def _train(
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
 
 
+def _validator(
+    data: TrainingData, trained: TrainedModel, context: RunContext
+) -> Callable[[], Validation] | None:
+    if data.valid is None:
+        return None
+    return make_validator(trained, data.valid, data.valid_pairs, context.interrupted)
+
+
+def _shard(
+    trained: TrainedModel,
+    objective: Objective,
+    checkpoint: Checkpoint | None,
+    processes: ProcessGroup,
+    device: torch.device,
+) -> Shards:
+    """Shards a model, after it got the weights of its checkpoint while it was whole."""
+    if checkpoint is not None:
+        load_weights(trained.model, checkpoint.directory)
+    return Shards(trained, objective, processes, device)
+
+
 def _find_start(
     config: Config, options: RunOptions, checkpoints: Checkpoints, context: RunContext
 ) -> tuple[Checkpoint | None, Path | None]:
@@ -156,6 +183,11 @@ def _find_start(
     processes, say = context.processes, context.reporter.say
     for line in idle_settings(config):
         say(line)
+    if config.train.shard and processes.world_size == 1:
+        say("train.shard has no effect: one process has nobody to share with; start it by torchrun")
+    wanted = config.train
+    if advice := advise_shares(wanted.accumulate, wanted.batch_tokens, processes.world_size):
+        say(advice)
     found: tuple[Checkpoint | None, RunRecord | None] = processes.broadcast(
         (checkpoints.latest(say), read_record(options.out)) if processes.is_main else None
     )
@@ -226,7 +258,7 @@ def _check_memory(
     config: Config,
     tokenizers: Tokenizers | None,
     device: torch.device,
-    store: PairStore | None = None,
+    store: PairStore | PairStream | None = None,
 ) -> None:
     """Refuses what does not fit: before tokenizing by the sizes asked for, then by real ones."""
     if tokenizers is None:
@@ -234,10 +266,13 @@ def _check_memory(
         vocabularies = Vocabularies((size, size), config.tokenizer.joint)
     else:
         vocabularies = Vocabularies(tokenizers.sizes, tokenizers.joint)
-    tokens = 0
-    if store is not None:  # a batch is no larger than the whole corpus
+    tokens = config.train.batch_tokens if isinstance(store, PairStream) else 0
+    if isinstance(store, PairStore):  # a batch is no larger than the whole corpus
         tokens = int(max(store.source_lengths.sum(), store.target_lengths.sum()))
-    check_training(config, vocabularies, device, min(tokens, config.train.batch_tokens))
+    # Processes on one machine without GPUs share its memory.
+    sharing = config.train.shard and device.type != "cpu"
+    shards = ProcessGroup.launched_processes() if sharing else 1
+    check_training(config, vocabularies, device, min(tokens, config.train.batch_tokens), shards)
 
 
 def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:
@@ -247,6 +282,8 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     model = build_model_for(tokenizers, config.model)
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
+    if config.train.compile:
+        compile_layers(model)
     return model
 
 
@@ -307,14 +344,6 @@ def _reward(config: Config) -> Reward | None:
     """Makes the reward of sequence-level training; None means that the run has none."""
     sequence = config.train.sequence
     return make_reward(sequence, config.data.bleu_tokenize) if sequence.is_on else None
-
-
-def _check_accumulate(config: Config, processes: int) -> None:
-    if config.train.accumulate % processes:
-        raise UntoldError(
-            f"train.accumulate = {config.train.accumulate} batches an update cannot be shared "
-            f"evenly by {processes} processes: make it a multiple of {processes}"
-        )
 
 
 def _check_rates(config: Config) -> None:

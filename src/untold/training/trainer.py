@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch, plan_epoch_by_target
+from untold.corpus.batching import (
+    Batch,
+    BatchPlan,
+    PairsInMemory,
+    PairStore,
+    plan_epoch,
+    plan_epoch_by_target,
+)
+from untold.corpus.stream.pair_stream import PairStream, StreamWindow
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
@@ -24,6 +32,8 @@ from untold.training.interruption import Interrupted, PutOffError
 from untold.training.learning_rate_schedule import learning_rate
 from untold.training.losses.objective import Objective
 from untold.training.meter import Meter, Update
+from untold.training.parallel.gradient_buckets import GradientBuckets
+from untold.training.parallel.sharding import Shards, gathered
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.reporter import Reporter
 
@@ -48,6 +58,7 @@ class Hooks:
     save_best: Callable[[Progress], None] = _nothing
     objective: Objective | None = None
     after_update: Callable[[int], None] = _nothing
+    shards: Shards | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ class Trainer:
         self,
         trained: TrainedModel,
         optimizer: torch.optim.Optimizer,
-        store: PairStore,
+        store: PairStore | PairStream,
         context: RunContext,
         hooks: Hooks,
     ) -> None:
@@ -105,14 +116,22 @@ class Trainer:
         self.model = trained.model
         self.config = trained.config.train
         self.optimizer = optimizer
-        self.store = store
+        self._stream = store if isinstance(store, PairStream) else None
+        self.store: PairStore = PairsInMemory(()) if isinstance(store, PairStream) else store
         self.processes, self.reporter = context.processes, context.reporter
         self.interrupted = context.interrupted
         self.hooks = hooks
         self.codec = trained.codec
         self.device = self.codec.device
         self.objective = hooks.objective or Objective(trained.model, self.config)
-        self._plan: tuple[int, BatchPlan] | None = None
+        self._plan: tuple[tuple[int, int], BatchPlan] | None = None
+        self._shards = hooks.shards
+        self._backward = (self._shards or self.objective).backward
+        learners = (self.model, self.objective.judges)
+        self._buckets = None
+        if self.processes.world_size > 1 and self._shards is None:
+            parameters = (p for each in learners for p in each.parameters())
+            self._buckets = GradientBuckets(self.processes, parameters)
 
     def run(self, progress: Progress) -> Progress:
         """Makes updates until the run is over; validates, saves and reports on the way."""
@@ -151,29 +170,37 @@ class Trainer:
     def update(self, progress: Progress, batches: Sequence[tuple[int, Batch]]) -> Update:
         """Makes one optimizer step on the mean loss per target token of all batches.
 
-        `batches` are those of this process, on its device, each with its place in the update.
+        `batches` are those of this process, on its device, each with its place in the update. A
+        place below zero is that of a stand-in, which counts for nothing.
         """
         self.model.train()
         if self.config.freeze_backbone:
             self.model.backbone.eval()  # the frozen model works as in translation, without dropout
-        local_tokens = sum(batch.target_tokens for _, batch in batches)
+        local_tokens = sum(batch.target_tokens for position, batch in batches if position >= 0)
         tokens, stop = self._agree(local_tokens)
         self.optimizer.zero_grad(set_to_none=True)
         sums, suspects = dict.fromkeys(self.objective.names, 0.0), []
+        announce = None if self._buckets is None else self._buckets.announce
         for position, batch in batches:
-            torch.manual_seed(_seed(self.config.seed, progress.step, position))
-            values = self.objective.backward(batch, progress.step, tokens)
+            torch.manual_seed(_seed(self.config.seed, progress.step, abs(position)))
+            is_last = position == batches[-1][0]  # gradients of others are still to grow
+            share = tokens if position >= 0 else math.inf
+            values = self._backward(batch, progress.step, share, announce if is_last else None)
+            if position < 0:
+                continue
             parts = {name: float(value) for name, value in values.items()}
             sums = {name: sums[name] + parts.get(name, 0.0) for name in sums}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)
-        norm = self._reduce_and_clip()
+        if (sharing := self._buckets or self._shards) is not None:
+            sharing.finish()
+        norm = self._clip()
         if math.isfinite(norm):
             rate = learning_rate(self.config, progress.step, progress.reductions)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate * group["factor"]
             self.optimizer.step()
-        return Update(norm, tokens, sums, stop, tuple(suspects))
+        return Update(norm, tokens, sums, stop, tuple(suspects), local_tokens)
 
     def _agree(self, local_tokens: int) -> tuple[int, bool]:
         """Sums the target tokens over all processes; True if any process was asked to stop."""
@@ -185,18 +212,16 @@ class Trainer:
             self.interrupted.signal = signal.SIGTERM
         return int(tokens), stops > 0
 
-    def _reduce_and_clip(self) -> float:
-        """Sums gradients over all processes and clips model and judges, each by its own norm.
+    def _clip(self) -> float:
+        """Clips the gradients of model and judges, each by its own norm.
 
         Returns the norm of the model, or the first one that is not finite.
         """
-        learners = (self.model, self.objective.judges)
-        learning = (p for each in learners for p in each.parameters() if p.requires_grad)
-        self.processes.all_reduce_gradients(learning)
         norms = []
-        for learner in learners:
+        for learner in (self.model, self.objective.judges):
             gradients = [p.grad for p in learner.parameters() if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
+            norm = norm if self._shards is None else gathered(norm)
             if self.config.clip and torch.isfinite(norm):
                 torch.nn.utils.clip_grads_with_norm_(learner.parameters(), self.config.clip, norm)
             norms.append(float(norm))
@@ -204,13 +229,13 @@ class Trainer:
 
     def _advance(self, progress: Progress) -> tuple[Update, Progress]:
         """Reads the batches of the next update and makes it."""
-        plan = self._epoch_plan(progress.epoch)
-        if progress.batch >= len(plan):  # settings were changed: the epoch has fewer batches now
-            progress = replace(progress, epoch=progress.epoch + 1, batch=0)
-            plan = self._epoch_plan(progress.epoch)
+        plan = self._epoch_plan(progress.epoch, progress.window)
+        while progress.batch >= len(plan):  # settings were changed: there are fewer batches now
+            progress = self._next_part(progress)
+            plan = self._epoch_plan(progress.epoch, progress.window)
         numbers = range(progress.batch, min(progress.batch + self.config.accumulate, len(plan)))
         progress = replace(progress, step=progress.step + 1)
-        update = self.update(progress, self._local_batches(plan, numbers, progress.epoch))
+        update = self.update(progress, self._local_batches(plan, numbers, progress))
         progress = replace(
             progress,
             batch=numbers.stop,
@@ -220,28 +245,44 @@ class Trainer:
         if progress.skipped:
             self._report_skipped(progress, update, [plan.indices(number) for number in numbers])
         if numbers.stop == len(plan):
-            progress = replace(progress, epoch=progress.epoch + 1, batch=0)
+            progress = self._next_part(progress)
         return update, progress
 
+    def _next_part(self, progress: Progress) -> Progress:
+        """Goes on to the next epoch, or to the next window of a stream."""
+        if isinstance(self.store, StreamWindow) and not self.store.is_last:
+            return replace(progress, window=progress.window + 1, batch=0)
+        return replace(progress, epoch=progress.epoch + 1, window=0, batch=0)
+
     def _local_batches(
-        self, plan: BatchPlan, numbers: range, epoch: int
+        self, plan: BatchPlan, numbers: range, progress: Progress
     ) -> list[tuple[int, Batch]]:
-        """Reads this process's share of an update: every world_size-th batch, with its place."""
+        """Reads this process's share of an update, each batch with its place; it may be empty."""
         batches = []
         for position in range(self.processes.rank, len(numbers), self.processes.world_size):
             pairs = plan.read(self.store, numbers[position])
             if dropout := self.trained.config.tokenizer.dropout:
-                seed = _seed(self.config.seed, epoch, numbers[position])
+                window = () if self._stream is None else (progress.window,)
+                seed = _seed(self.config.seed, progress.epoch, numbers[position], *window)
                 pairs = self.codec.resample(pairs, dropout, seed)  # makes batches somewhat longer
             batches.append((position, self.codec.batch(pairs, plan.indices(numbers[position]))))
+        if self._shards is not None and len(batches) * self.processes.world_size < len(numbers):
+            # All processes must compute as often: this one keeps the others company.
+            pairs = plan.read(self.store, numbers[0])
+            batches.append((-1, self.codec.batch(pairs, plan.indices(numbers[0]))))
         return batches
 
-    def _epoch_plan(self, epoch: int) -> BatchPlan:
-        if self._plan is None or self._plan[0] != epoch:
+    def _epoch_plan(self, epoch: int, window: int = 0) -> BatchPlan:
+        """Plans an epoch; of a stream, one window, which it reads as well."""
+        if self._plan is None or self._plan[0] != (epoch, window):
+            seed = self.config.seed
+            if self._stream is not None:
+                self.store = self._stream.window(seed, epoch, window)
+                seed = _seed(seed, window)
             by_target = self.config.batch_order == "target"
             make = plan_epoch_by_target if by_target else plan_epoch
-            plan = make(self.store, self.config.batch_tokens, self.config.seed, epoch)
-            self._plan = (epoch, plan)
+            plan = make(self.store, self.config.batch_tokens, seed, epoch)
+            self._plan = ((epoch, window), plan)
         return self._plan[1]
 
     def _is_validation_due(self, progress: Progress) -> bool:
@@ -252,6 +293,8 @@ class Trainer:
         if self.hooks.validate is None:
             return replace(progress, validated=progress.step)
         self.model.eval()
+        if self._shards is not None:
+            self._shards.gather()
         validation = self.processes.broadcast(self._run_validation())
         if validation is None:  # a signal has arrived: the resumed run validates
             self.interrupted.signal = self.interrupted.signal or signal.SIGTERM

@@ -12,6 +12,9 @@ from untold.corpus.corpus_text import CorpusText
 from untold.corpus.filters import Limits
 from untold.corpus.readers import Pair
 from untold.corpus.store import Store, prepare
+from untold.corpus.stream.pair_stream import PairStream
+from untold.corpus.stream.sampled_text import SampledText
+from untold.corpus.stream.shard_files import match_files
 from untold.corpus.tokenizer import Tokenizers, lines_to_learn_from, train_tokenizers
 from untold.corpus.vocabulary_training import LONGEST_WORD, has_long_word
 from untold.durable import new_directory, verify_directory
@@ -26,7 +29,7 @@ class TrainingData:
     """Holds the stores of a run, and the validation pairs as text."""
 
     tokenizers: Tokenizers
-    train: Store
+    train: Store | PairStream
     valid: Store | None
     valid_pairs: list[tuple[str, str]]
 
@@ -43,7 +46,7 @@ def check_files(data: DataConfig, known_root: Path | None) -> None:
     """
     corpora = [*data.train, *([] if data.valid is None else [data.valid])]
     names = [name for each in corpora for name in (each.source, each.target, each.path) if name]
-    missing = [name for name in names if not (Path(data.root) / name).exists()]
+    missing = [name for name in names if not match_files(Path(data.root), name)]
     if not missing:
         return
     path = Path(data.root) / missing[0]
@@ -65,11 +68,14 @@ def prepare_data(
     """
     data = config.data
     root, limits = Path(data.root), Limits(data.max_tokens, data.max_ratio, data.max_words)
-    with CorpusText(config.data.train, root, run) as text:
+    with _text(config, root, run) as text:
         if tokenizers is None:
             tokenizers = prepare_tokenizers(config, text, run, say)
         codec = TextCodec(tokenizers, config.data.lowercase)
-        train = prepare(run / "corpus" / "train", text, codec, limits)
+        if data.stream:
+            train = PairStream(data.train, root, codec, limits, data.stream_window)
+        else:
+            train = prepare(run / "corpus" / "train", text, codec, limits)
     say(f"training data: {train.report}")
     if config.data.valid is None:
         return TrainingData(tokenizers, train, None, [])
@@ -78,6 +84,13 @@ def prepare_data(
         pairs = [(pair.source, pair.target) for pair in text.pairs()]
     say(f"validation data: {valid.report}")
     return TrainingData(tokenizers, train, valid, pairs)
+
+
+def _text(config: Config, root: Path, run: Path) -> CorpusText:
+    """Opens the text of the corpus; of a stream, what the vocabulary is learnt from."""
+    if config.data.stream:
+        return SampledText(config.data.train, root, run, lines_to_learn_from(config.tokenizer))
+    return CorpusText(config.data.train, root, run)
 
 
 def prepare_tokenizers(

@@ -27,6 +27,14 @@ def test_losses_are_means_per_token_since_the_last_line():
     assert figures.figures() == {"loss": 2.0, "nll": 1.0, "norm": 1.0, "tokens_per_second": 10}
 
 
+def test_a_process_shows_its_own_mean_however_small_its_share_is():
+    figures = meter()
+    figures.add(Update(1.0, 40, {"loss": 30.0, "nll": 15.0}, False, own_tokens=10), 1.0)
+    assert figures.peek()["loss"] == 3.0
+    figures.add(Update(1.0, 40, {"loss": 0.0, "nll": 0.0}, False, own_tokens=0), 1.0)
+    assert figures.peek()["loss"] == 3.0, "an update without a batch of its own tells nothing"
+
+
 def test_an_update_that_was_skipped_spoils_no_mean():
     figures = meter()
     figures.add(update(tokens=10, loss=30.0), 1.0)

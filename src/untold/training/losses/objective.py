@@ -9,7 +9,7 @@ Counterfactual losses, which need a second decoder pass, are learnt last: `Objec
 the values of the first pass before it makes the second one, so that they never share the memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -27,6 +27,7 @@ from untold.training.losses.loss import Loss, LossContext
 
 __all__ = [
     "LOSSES",
+    "Announce",
     "Losses",
     "Objective",
     "auxiliary_ramp",
@@ -47,6 +48,7 @@ _SHIPPED = {
     "past": "untold.training.losses.pfrnn_losses:PastLayerLoss",
     "future": "untold.training.losses.pfrnn_losses:FutureLayerLoss",
 }
+Announce = Callable[[Sequence[Sequence[Tensor]]], None]
 LOSSES: Registry[type[Loss]] = Registry("loss", "untold.losses", _SHIPPED)
 
 
@@ -78,15 +80,20 @@ class Objective:
         context = LossContext(self.model, outputs, batch, self.config, step)
         return self.extend(self._add_up(self.losses, context), context)
 
-    def backward(self, batch: Batch, step: int, tokens: int) -> dict[str, Float[Tensor, ""]]:
+    def backward(
+        self, batch: Batch, step: int, tokens: int | float, announce: Announce | None = None
+    ) -> dict[str, Float[Tensor, ""]]:
         """Adds the gradients of the total, divided by `tokens`, to the parameters; returns parts.
 
-        The gradients are those of `__call__`, but for the order of their sums.
+        The gradients are those of `__call__`, but for the order of their sums. Before the last
+        backward passes, `announce` is told from which tensors each of them begins.
         """
         precision = partial(mixed_precision, batch.labels.device, self.config)
         if not self.put_off:
             with precision():
                 losses = self(batch, step)
+            if announce is not None:
+                announce([[losses.total]])
             _backward(losses.total / tokens)
             return losses.parts
         with precision():
@@ -97,6 +104,9 @@ class Objective:
         _backward(first.total / tokens)
         with precision():
             last = self._add_up(self.losses[-self.put_off :], context)
+        if announce is not None:
+            encoded = [source.states, *source.memory, *source.votes, *source.copies]
+            announce([[last.total], encoded])
         _backward(last.total / tokens)
         source.backward(outputs.source)
         return first.parts | last.parts | {"loss": first.parts["loss"] + last.parts["loss"]}

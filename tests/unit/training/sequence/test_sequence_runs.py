@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from toys import checkpoint_contents, records, weights
+from untold.corpus.batching import PairsInMemory
 from untold.corpus.store import open_store
 from untold.durable import new_directory
 from untold.errors import UntoldError
 from untold.storage.model_directory import load_model, read_tensors
+from untold.training import trainer
 from untold.training.distributed import ProcessGroup
 from untold.training.interruption import Interrupted
 from untold.training.losses.objective import Objective
@@ -106,17 +108,16 @@ def test_a_checkpoint_without_the_judges_is_refused_by_name(start, tmp_path):
 
 def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_path, monkeypatch):
     """All processes add up what judges are to learn, as they do for the model."""
-    summed = []
-    monkeypatch.setattr(
-        ProcessGroup,
-        "all_reduce_gradients",
-        lambda self, parameters: summed.append(list(parameters)),
-    )
     start(tmp_path, **sections(**KINDS["actor_critic"] | {"judge_rate": 0.5}))
     trained = load_model(tmp_path)
     goal = SequenceObjective(trained)
-    count = len(list(trained.model.parameters())) + len(list(goal.judges.parameters()))
-    assert {len(each) for each in summed} == {count}
+    summed = []
+    monkeypatch.setattr(trainer, "GradientBuckets", lambda _, parameters: summed.extend(parameters))
+    setting = RunContext(ProcessGroup(0, 2), NullReporter(tmp_path, 9), Interrupted())
+    nothing = PairsInMemory(())
+    Trainer(trained, make_optimizer(trained, goal), nothing, setting, Hooks(objective=goal))
+    learning = [*trained.model.parameters(), *goal.judges.parameters()]
+    assert list(map(id, summed)) == list(map(id, learning)) != []
     groups = make_optimizer(trained, goal).param_groups
     assert [(group["factor"], "judges" in group) for group in groups] == [(1.0, False), (0.5, True)]
 

@@ -1,0 +1,1 @@
+"""Corpora in many files or of a dataset, which are read while a model trains on them."""

@@ -1,0 +1,1 @@
+"""Training by several processes: who computes what, how gradients meet, and who has died."""
