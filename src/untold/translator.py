@@ -14,7 +14,6 @@ from untold.config import DecodeConfig, parse_config
 from untold.corpus.batching import plan_by_length
 from untold.corpus.codec import TextCodec
 from untold.corpus.line_groups import ready_groups
-from untold.corpus.tokenizer import Tokenizers
 from untold.decoding import (
     CoveragePenalty,
     Ensemble,
@@ -98,8 +97,7 @@ class Translator:
                 raise UntoldError("an ensemble needs models with the same tokenizer")
         self.models = tuple(models)
         self.codec: TextCodec = first.codec
-        self.tokenizers: Tokenizers = first.tokenizers
-        self.data = first.config.data
+        self.tokenizers, self.data = first.tokenizers, first.config.data
         self.decode: DecodeConfig = first.config.limited(decode or first.config.decode)
         self.device = self.codec.device
         self._advance = advance
