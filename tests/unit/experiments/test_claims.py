@@ -151,12 +151,14 @@ def test_a_verdict_follows_from_the_figures(name):
 @pytest.mark.parametrize(("last", "verdict"), [(3.0, HOLDS), (1.0, NO)])
 def test_the_gain_of_long_sources_is_compared_with_that_of_short_ones(last, verdict):
     figures = by_title(
-        control={"bleu": [[30.0, 20.0]], "words": [[8.0, 20.0]]},
-        both={"bleu": [[32.0, 20.0 + last]], "words": [[8.0, 21.0]]},
+        control={"bleu": [[30.0, 20.0, 10.0]], "words": [[8.0, 20.0, 30.0]]},
+        both={"bleu": [[32.0, 20.0 + last, 50.0]], "words": [[8.0, 21.0, 1.0]]},
     )
-    record = {"tables": [{"columns": ["system", "1-10", "11-20"]}]}
+    rows = [["sentences", "900", "50", "2"]]  # two sentences tell nothing
+    record = {"tables": [{"columns": ["system", "1-10", "11-20", "21-30"], "rows": rows}]}
     outcome = grows_with_length("control", "both")(made("figure5", figures, **record))
     assert outcome.verdict == verdict and "11-20 words" in outcome.numbers
+    assert "21-30" not in outcome.numbers
 
 
 def test_every_claim_names_an_item_and_can_be_judged_or_says_why_not():

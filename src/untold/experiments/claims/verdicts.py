@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 Verdict = Literal["holds", "does not hold at this size"]
+_FEWEST = 50  # sentences of a bucket
 HOLDS: Verdict = "holds"
 NO: Verdict = "does not hold at this size"
 
@@ -128,16 +129,21 @@ def knows_words(system: str, margin: float) -> Judge:
 
 
 def grows_with_length(before: str, after: str) -> Judge:
-    """Judges that the gain is larger for the longest sources than for the shortest."""
+    """Judges that the gain is larger for the longest sources than for the shortest.
+
+    Buckets with few sentences tell nothing, and are left out.
+    """
 
     def judge(results: ResultSet) -> Outcome | None:
         record = results.items.get("figure5")
         plain, own = (results.measured("figure5", name) for name in (before, after))
         if record is None or plain is None or own is None:
             return None
-        buckets = record["tables"][0]["columns"][1:]
+        table = record["tables"][0]
+        full = [place for place, size in enumerate(table["rows"][-1][1:]) if int(size) >= _FEWEST]
+        buckets = [table["columns"][1 + place] for place in full]
         gaps = {
-            key: [y - x for x, y in zip(_means(plain[key]), _means(own[key]), strict=True)]
+            key: [_means(own[key])[place] - _means(plain[key])[place] for place in full]
             for key in ("bleu", "words")
         }
         numbers = ", ".join(
