@@ -148,11 +148,11 @@ def test_a_verdict_follows_from_the_figures(name):
     assert judge(ResultSet("empty", {})) is None
 
 
-@pytest.mark.parametrize(("last", "verdict"), [(3.0, HOLDS), (1.0, NO)])
-def test_the_gain_of_long_sources_is_compared_with_that_of_short_ones(last, verdict):
+@pytest.mark.parametrize(("short", "last", "verdict"), [(2, 3, HOLDS), (2, 1, NO), (-2, -1, NO)])
+def test_the_gain_of_long_sources_is_compared_with_that_of_short_ones(short, last, verdict):
     figures = by_title(
         control={"bleu": [[30.0, 20.0, 10.0]], "words": [[8.0, 20.0, 30.0]]},
-        both={"bleu": [[32.0, 20.0 + last, 50.0]], "words": [[8.0, 21.0, 1.0]]},
+        both={"bleu": [[30.0 + short, 20.0 + last, 50.0]], "words": [[8.0, 21.0, 1.0]]},
     )
     rows = [["sentences", "900", "50", "2"]]  # two sentences tell nothing
     record = {"tables": [{"columns": ["system", "1-10", "11-20", "21-30"], "rows": rows}]}

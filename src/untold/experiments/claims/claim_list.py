@@ -47,11 +47,18 @@ CLAIMS = [
         [gains("table1", "bow", "gdr"), gains("table1", "bca", "gdr")],
     ),
     Claim(
-        "Both losses together are best.",
+        "Routing with both losses improves a Transformer.",
         "45.65, 1.59 above the Transformer.",
         "table1",
-        "Both against the continued Transformer, and against BoW alone.",
-        [gains("table1", "both", "control", "bow")],
+        "Both losses against the continued Transformer.",
+        [gains("table1", "both", "control")],
+    ),
+    Claim(
+        "Both losses together are better than one.",
+        "45.65 with both, 45.58 with BoW alone.",
+        "table1",
+        "Both losses against BoW alone.",
+        [gains("table1", "both", "bow")],
     ),
     Claim(
         "Redundant capsules help translation.",
@@ -106,8 +113,8 @@ CLAIMS = [
         "The gain grows with the length of the source, and long translations are longer.",
         "Curves over six buckets of length.",
         "figure5",
-        "Of the buckets with 50 sentences or more, the longest gains more BLEU than the shortest, "
-        "and its translations grow.",
+        "Of the buckets with 50 sentences or more, the longest gains BLEU, and more than the "
+        "shortest, and its translations grow.",
         [grows_with_length("control", "both")],
     ),
     Claim(

@@ -129,7 +129,7 @@ def knows_words(system: str, margin: float) -> Judge:
 
 
 def grows_with_length(before: str, after: str) -> Judge:
-    """Judges that the gain is larger for the longest sources than for the shortest.
+    """Judges that the longest sources gain, and more than the shortest.
 
     Buckets with few sentences tell nothing, and are left out.
     """
@@ -150,7 +150,7 @@ def grows_with_length(before: str, after: str) -> Judge:
             f"{bucket} words {bleu:+.2f} BLEU and {words:+.2f} words"
             for bucket, bleu, words in zip(buckets, gaps["bleu"], gaps["words"], strict=True)
         )
-        is_true = gaps["bleu"][-1] > gaps["bleu"][0] and gaps["words"][-1] > 0
+        is_true = gaps["bleu"][-1] > max(0.0, gaps["bleu"][0]) and gaps["words"][-1] > 0
         return _outcome(is_true, numbers)
 
     return judge
