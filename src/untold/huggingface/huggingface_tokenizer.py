@@ -62,6 +62,11 @@ class HuggingFaceTokenizer:
     def __len__(self) -> int:
         return self._shared.use.sizes[self._is_target]
 
+    @property
+    def wrapped(self) -> Any:
+        """Returns the tokenizer of transformers, which both sides share."""
+        return self._shared.tokenizer
+
     @cached_property
     def special_ids(self) -> SpecialIds:
         """Names the ids that stand for no text: also language codes, and rows without a piece."""

@@ -201,7 +201,12 @@ class Seq2Seq(nn.Module):
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Outputs:
         """Runs with teacher forcing on an encoded source."""
-        decoded = self.backbone.decode(source, prefix, attention=attention)
+        return self.read_decoded(
+            source, prefix, self.backbone.decode(source, prefix, attention=attention)
+        )
+
+    def read_decoded(self, source: Source, prefix: Int[Tensor, "b t"], decoded: Decoded) -> Outputs:
+        """Joins past and future, and copying, to what the backbone decoded at all positions."""
         separated = None
         if self.past_future is not None:
             read = self._reading(prefix, decoded.states, begins=True)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from untold.config import TrainConfig
 from untold.corpus.batching import Batch
 from untold.errors import UntoldError
-from untold.models.seq2seq import Seq2Seq
+from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.registry import Registry
 from untold.training.losses.loss import Loss, LossContext
 
@@ -74,7 +74,10 @@ class Objective:
 
     def __call__(self, batch: Batch, step: int) -> Losses:
         """Runs the model on a batch and adds up the losses; `step` counts updates from 1."""
-        outputs = self.model(batch.source, batch.source_mask, batch.prefix)
+        return self.of(self.model(batch.source, batch.source_mask, batch.prefix), batch, step)
+
+    def of(self, outputs: Outputs, batch: Batch, step: int) -> Losses:
+        """Adds up the losses of what the model has made of a batch."""
         context = LossContext(self.model, outputs, batch, self.config, step)
         return self.extend(self._add_up(self.losses, context), context)
 

@@ -1,0 +1,86 @@
+"""Turns the tensors that transformers feeds a model into the values that untold's losses read.
+
+What a tokenizer puts around a text stays where it is, but is hidden: no capsule holds it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from untold.corpus.batching import Batch
+from untold.corpus.vocabulary import SpecialIds
+from untold.errors import UntoldError
+from untold.huggingface.pretrained_config import PastFutureConfig
+
+__all__ = ["FramedSource", "frame_source", "make_batch"]
+
+_IGNORED = -100  # marks padding in labels
+
+
+@dataclass(frozen=True)
+class FramedSource:
+    """Holds sources as a tokenizer writes them, with language codes and the like."""
+
+    ids: Int[Tensor, "b f"]  # padding is the id of padding, whatever was there
+    real: Bool[Tensor, "b f"]  # False at padding
+    visible: Bool[Tensor, "b f"]  # also False at what is no part of the text
+
+
+def frame_source(
+    ids: Int[Tensor, "b f"], mask: Int[Tensor, "b f"] | None, config: PastFutureConfig
+) -> FramedSource:
+    """Finds padding, and what a tokenizer puts around a text."""
+    special, before = config.special("source"), ids.new_tensor(config.shape.source_before)
+    real = ids != special.pad if mask is None else mask.bool()
+    ids = ids.masked_fill(~real, special.pad)
+    hidden = _hidden(ids, special) | ~real
+    if len(before):  # a prefix of a T5 is made of ordinary pieces: only its place tells
+        place = real.long().cumsum(1) - 1
+        first = real & (place < len(before))
+        differs = first & (ids != before[place.clamp(0, len(before) - 1)])
+        hidden = hidden | (first & ~differs.any(1, keepdim=True))
+    return FramedSource(ids, real, ~hidden)
+
+
+def make_batch(
+    source: FramedSource,
+    labels: Int[Tensor, "b u"],
+    prefix: Int[Tensor, "b u"],
+    config: PastFutureConfig,
+) -> Batch:
+    """Makes a batch; `prefix` is what the decoder reads, u positions with those of the frame."""
+    special, frame = config.special("target"), len(config.shape.target_before)
+    real = (labels != _IGNORED) & (labels != special.pad)
+    if bool((real[:, 1:] & ~real[:, :-1]).any()):
+        raise UntoldError(
+            "labels are padded on the left: pad on the right (tokenizer.padding_side = 'right')"
+        )
+    hidden = _hidden(labels, special)
+    if frame and not bool(hidden[:, frame - 1].all()):
+        raise UntoldError(
+            f"labels begin with the id {int(labels[~hidden[:, frame - 1], frame - 1][0])}, not "
+            "with what the decoder reads first: make them with tokenizer(text_target=...)"
+        )
+    mask = (real & ~hidden)[:, frame:]
+    if bool((mask[:, 1:] & ~mask[:, :-1]).any()) or not bool(mask.any(1).all()):
+        raise UntoldError(
+            "labels hold a special id in the midst of a text, or no text: make them with "
+            "tokenizer(text_target=...)"
+        )
+    return Batch(
+        source.ids,
+        source.visible,
+        prefix[:, frame:].masked_fill(~mask, special.pad),
+        labels[:, frame:].masked_fill(~mask, special.pad),
+        mask,
+        torch.arange(len(labels)),
+        source.visible & (source.ids != config.special("source").eos),
+        special,
+    )
+
+
+def _hidden(ids: Int[Tensor, "b t"], special: SpecialIds) -> Bool[Tensor, "b t"]:
+    """Finds the ids that are no part of a text, nor its end."""
+    return torch.isin(ids, ids.new_tensor(sorted(special.control - {special.eos})))
