@@ -20,7 +20,7 @@ from untold.errors import UntoldError
 from untold.huggingface.coverage_cache import read_coverage, write_coverage
 from untold.huggingface.huggingface_backbone import HuggingFaceBackbone
 from untold.huggingface.huggingface_folder import HuggingFaceFolder, read_folder
-from untold.huggingface.pretrained_batch import frame_source, make_batch
+from untold.huggingface.pretrained_batch import TextFrame, frame_source, make_batch
 from untold.huggingface.pretrained_config import PastFutureConfig, choose_languages, settings_with
 from untold.huggingface.pretrained_folder import complete_folder, find_tokenizer, open_folder
 from untold.huggingface.pretrained_outputs import PastFutureEncoderOutput, PastFutureOutput
@@ -53,7 +53,7 @@ class _VotingEncoder(nn.Module):
     ) -> PastFutureEncoderOutput:
         """Reads sources as the tokenizer writes them."""
         (model,) = self.owner
-        framed = frame_source(input_ids, attention_mask, model.config)
+        framed = frame_source(input_ids, attention_mask, model.frame)
         encoder = model.backbone.model.get_encoder()
         states = encoder(input_ids=framed.ids, attention_mask=framed.real.long()).last_hidden_state
         source = Source(states, framed.visible)
@@ -85,6 +85,7 @@ class PastFutureForConditionalGeneration(
         if untold.train.freeze_backbone:
             self.backbone.requires_grad_(False)
             self.past_future.fusion.requires_grad_(False)
+        self.losses, self.frame = untold.train, TextFrame.of(config)
         self.tokenizer: Any = None  # save_pretrained writes it for untold's commands
         self.post_init()
 
@@ -171,18 +172,18 @@ class PastFutureForConditionalGeneration(
         options: Mapping[str, Any],
     ) -> PastFutureOutput:
         """Computes untold's objective, divided by the number of labels."""
-        seq2seq, hidden = self.seq2seq, len(self.config.shape.target_before)
+        seq2seq, hidden = self.seq2seq, self.frame.hidden
         prefix = decoder_input_ids
         if prefix is None:
             prefix = self.prepare_decoder_input_ids_from_labels(labels)
-        framed = frame_source(input_ids, attention_mask, self.config)
-        batch = make_batch(framed, labels, prefix, self.config)
+        framed = frame_source(input_ids, attention_mask, self.frame)
+        batch = make_batch(framed, labels, prefix, self.frame)
         encoded = self.backbone.encode_framed(framed.ids, framed.real)
         source = seq2seq.past_future.cast(replace(encoded, mask=framed.visible))
         states = self.backbone.decode_framed(source, prefix).states
         outputs = seq2seq.read_decoded(source, batch.prefix, Decoded(states[:, hidden:]))
         with self._draws():
-            losses = Objective(seq2seq, self.config.untold.train).of(outputs, batch, step=1)
+            losses = Objective(seq2seq, self.losses).of(outputs, batch, step=1)
         count = options.get("num_items_in_batch")
         count = (labels != -100).sum() if count is None else count
         logits = None
@@ -245,7 +246,7 @@ class PastFutureForConditionalGeneration(
         self, source: Source, ids: Tensor, states: Tensor, start: int, cache: Any
     ) -> tuple[Float[Tensor, "b t o"], Float[Tensor, "b t f g"]]:
         """Joins past and future to the states of positions from `start` on."""
-        seq2seq, frame = self.seq2seq, len(self.config.shape.target_before)
+        seq2seq, frame = self.seq2seq, self.frame.hidden
         hidden = min(len(ids[0]), max(0, frame - start))
         parts, shares = [self.backbone.finish(states[:, :hidden])], []
         covers = seq2seq.past_future.coverage is not None
@@ -290,7 +291,7 @@ class PastFutureForConditionalGeneration(
     ) -> Float[Tensor, "r t f g"]:
         """Reads whole sequences, of which each sentence has the same number."""
         if mask is None and ids is not None:
-            mask = (ids != self.config.special("source").pad).long()
+            mask = (ids != self.frame.source.pad).long()
         encoded = self._encoded(ids, mask, encoded)
         times = len(sequences) // len(encoded.last_hidden_state)
         rows = None if mask is None else mask.repeat_interleave(times, dim=0)
@@ -299,7 +300,7 @@ class PastFutureForConditionalGeneration(
             decoder_input_ids=sequences[:, :-1],
             encoder_outputs=encoded.repeat(times),
         )
-        said = sequences[:, 1:] != self.config.special("target").pad
+        said = sequences[:, 1:] != self.frame.target.pad
         return read.assignments * said[:, :, None, None]
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
@@ -357,7 +358,7 @@ def _same_draws() -> Iterator[None]:
 
 def _behind(shares: Float[Tensor, "b t f g"], hidden: int) -> Float[Tensor, "b u f g"]:
     """Puts positions at which nothing was separated before the others."""
-    none = torch.zeros_like(shares[:, :1]).expand(-1, hidden, -1, -1)
+    none = shares.new_zeros(len(shares), hidden, *shares.shape[2:])
     return torch.cat([none, shares], dim=1)
 
 

@@ -14,9 +14,25 @@ from untold.corpus.vocabulary import SpecialIds
 from untold.errors import UntoldError
 from untold.huggingface.pretrained_config import PastFutureConfig
 
-__all__ = ["FramedSource", "frame_source", "make_batch"]
+__all__ = ["FramedSource", "TextFrame", "frame_source", "make_batch"]
 
 _IGNORED = -100  # marks padding in labels
+
+
+@dataclass(frozen=True)
+class TextFrame:
+    """Says what a model reads beside text."""
+
+    source: SpecialIds
+    target: SpecialIds
+    before: tuple[int, ...]  # ids before every source
+    hidden: int  # positions before that of BOS, where nothing is separated
+
+    @classmethod
+    def of(cls, config: PastFutureConfig) -> "TextFrame":
+        """Takes it from a configuration, once: checking settings takes time."""
+        shape, hidden = config.shape, len(config.shape.target_before)
+        return cls(config.special("source"), config.special("target"), shape.source_before, hidden)
 
 
 @dataclass(frozen=True)
@@ -28,11 +44,9 @@ class FramedSource:
     visible: Bool[Tensor, "b f"]  # also False at what is no part of the text
 
 
-def frame_source(
-    ids: Int[Tensor, "b f"], mask: Int[Tensor, "b f"] | None, config: PastFutureConfig
-) -> FramedSource:
+def frame_source(ids: Int[Tensor, "b f"], mask: Tensor | None, frame: TextFrame) -> FramedSource:
     """Finds padding, and what a tokenizer puts around a text."""
-    special, before = config.special("source"), ids.new_tensor(config.shape.source_before)
+    special, before = frame.source, ids.new_tensor(frame.before)
     real = ids != special.pad if mask is None else mask.bool()
     ids = ids.masked_fill(~real, special.pad)
     hidden = _hidden(ids, special) | ~real
@@ -48,22 +62,22 @@ def make_batch(
     source: FramedSource,
     labels: Int[Tensor, "b u"],
     prefix: Int[Tensor, "b u"],
-    config: PastFutureConfig,
+    frame: TextFrame,
 ) -> Batch:
     """Makes a batch; `prefix` is what the decoder reads, u positions with those of the frame."""
-    special, frame = config.special("target"), len(config.shape.target_before)
+    special, first = frame.target, frame.hidden
     real = (labels != _IGNORED) & (labels != special.pad)
     if bool((real[:, 1:] & ~real[:, :-1]).any()):
         raise UntoldError(
             "labels are padded on the left: pad on the right (tokenizer.padding_side = 'right')"
         )
     hidden = _hidden(labels, special)
-    if frame and not bool(hidden[:, frame - 1].all()):
+    if first and not bool(hidden[:, first - 1].all()):
         raise UntoldError(
-            f"labels begin with the id {int(labels[~hidden[:, frame - 1], frame - 1][0])}, not "
+            f"labels begin with the id {int(labels[~hidden[:, first - 1], first - 1][0])}, not "
             "with what the decoder reads first: make them with tokenizer(text_target=...)"
         )
-    mask = (real & ~hidden)[:, frame:]
+    mask = (real & ~hidden)[:, first:]
     if bool((mask[:, 1:] & ~mask[:, :-1]).any()) or not bool(mask.any(1).all()):
         raise UntoldError(
             "labels hold a special id in the midst of a text, or no text: make them with "
@@ -72,11 +86,11 @@ def make_batch(
     return Batch(
         source.ids,
         source.visible,
-        prefix[:, frame:].masked_fill(~mask, special.pad),
-        labels[:, frame:].masked_fill(~mask, special.pad),
+        prefix[:, first:].masked_fill(~mask, special.pad),
+        labels[:, first:].masked_fill(~mask, special.pad),
         mask,
         torch.arange(len(labels)),
-        source.visible & (source.ids != config.special("source").eos),
+        source.visible & (source.ids != frame.source.eos),
         special,
     )
 
