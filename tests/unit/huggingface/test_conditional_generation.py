@@ -1,15 +1,18 @@
 """Past and future as a model of transformers: its losses, generate(), folders, trainer and peft."""
 
 import copy
+import importlib
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 
-from huggingface_toys import FAMILIES, languages, make_model, make_tokenizer, wrapped
+from huggingface_toys import FAMILIES, make_model, make_tokenizer, save_folder, wrapped
 from untold.errors import UntoldError
 from untold.huggingface.conditional_generation import PastFutureForConditionalGeneration
 from untold.huggingface.coverage_cache import CoverageLayer
@@ -20,6 +23,7 @@ from untold.storage.model_directory import TrainedModel, load_model
 from untold.training.losses.objective import Objective
 from untold.translator import load
 
+ROOT = Path(__file__).parents[3]
 TEXTS = ["the naïve cat sees 日本 🙂 .", "a dog reads"]
 TARGETS = ["die Katze sieht 日本 .", "ein Hund liest das alte Buch"]
 SMALL = {"d_capsule": 7, "lexicon": 5}
@@ -41,6 +45,15 @@ def build(family, **settings):
 
 def talkative(model):
     torch.nn.init.normal_(model.past_future.fusion.transform.weight, std=0.5)
+    return model
+
+
+def without_dropout(model):
+    """Leaves no dropout: its masks have the shape of the frame, which differs from ours."""
+    for module in model.modules():
+        for name in ("p", "dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
     return model
 
 
@@ -76,15 +89,9 @@ def test_loss_and_every_gradient_are_those_of_our_objective(family):
     own.past_future.load_state_dict(native.past_future.state_dict())
     codec = TrainedModel(own, config, found.tokenizers).codec
     batch = codec.batch(codec.encode_pairs(list(zip(TEXTS, TARGETS, strict=True))), [0, 1])
-    given, theirs, ours = inputs(native), native, own
-    for model in (theirs, ours):
-        model.train()
-        for module in model.modules():  # masks of dropout have the shape of the frame
-            if isinstance(getattr(module, "p", None), float):
-                module.p = 0.0
-            for name in ("dropout", "attention_dropout", "activation_dropout"):
-                if isinstance(getattr(module, name, None), float):
-                    setattr(module, name, 0.0)
+    given = inputs(native)
+    for model in (native, own):
+        without_dropout(model).train()
     count = int((given["labels"] != -100).sum())
     torch.manual_seed(11)
     losses = Objective(own, config.train)(batch, 1)
@@ -154,9 +161,9 @@ def test_all_ways_to_generate_agree(family):
     given = inputs(model, with_labels=False)
     for options in ({}, {"num_beams": 2}, {"do_sample": True, "num_return_sequences": 2}):
         found = []
-        for cache in ({}, {"use_cache": False}, {"cache_implementation": "static"}):
+        for kept in ({}, {"use_cache": False}, {"cache_implementation": "static"}):
             torch.manual_seed(1)
-            found.append(model.generate(**given, max_new_tokens=6, **options, **cache))
+            found.append(model.generate(**given, max_new_tokens=6, **options, **kept))
         assert all(torch.equal(each, found[0]) for each in found), options
     started = model.generate(**given, max_new_tokens=6, decoder_input_ids=found[0][::2, :3])
     assert torch.equal(started[:, :3], found[0][::2, :3])
@@ -196,3 +203,184 @@ def shared(model):
     for name, parameter in model.named_parameters(remove_duplicate=False):
         groups.setdefault(parameter.data_ptr(), []).append(name)
     return sorted(names for names in groups.values() if len(names) > 1)
+
+
+def test_a_folder_that_was_damaged_is_refused(tmp_path):
+    with quiet():
+        talking("marian").save_pretrained(tmp_path)
+    assert load(tmp_path).translate(TEXTS[0], assignments=True).assignments is not None
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(UntoldError, match="has changed since it was written"):
+        load_model(tmp_path)
+
+
+def test_a_frozen_model_trains_new_parameters_alone(tmp_path):
+    with quiet():
+        build("marian", freeze_backbone=True).save_pretrained(tmp_path)
+        model = PastFutureForConditionalGeneration.from_pretrained(tmp_path)
+    before = logits(model)
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(**inputs(model)).loss.backward()
+    got = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert got
+    assert all(name.startswith("past_future.") and "fusion" not in name for name in got)
+    optimizer.step()
+    assert torch.equal(logits(model.eval()), before)
+
+
+def train(model, folder, batch, accumulate):
+    """One update over four pairs; returns the loss that the trainer logs."""
+    transformers, tokenizer = import_transformers(), model.tokenizer
+    settings = transformers.Seq2SeqTrainingArguments(
+        str(folder),
+        max_steps=1,
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=accumulate,
+        optim="sgd",
+        learning_rate=0.1,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+    )
+    pairs = zip([*TEXTS, *TARGETS], [*TARGETS, *TEXTS], strict=True)
+    trainer = transformers.Seq2SeqTrainer(
+        model,
+        settings,
+        train_dataset=[tokenizer(source, text_target=target) for source, target in pairs],
+        data_collator=transformers.DataCollatorForSeq2Seq(tokenizer, model=model),
+    )
+    return trainer.train().training_loss
+
+
+def test_accumulation_changes_neither_the_loss_nor_the_update(tmp_path):
+    models = [without_dropout(build("nllb", **UNDRAWN)) for _ in range(2)]
+    one, four = (
+        train(model, tmp_path, batch, accumulate)
+        for model, (batch, accumulate) in zip(models, ((4, 1), (1, 4)), strict=True)
+    )
+    assert one == pytest.approx(four, rel=1e-4)
+    for (name, ours), theirs in zip(
+        models[0].named_parameters(), models[1].parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_the_example_trains_and_untold_reads_what_comes_of_it(tmp_path, monkeypatch):
+    save_folder("marian", tmp_path / "marian")
+    for side, lines in (("source", TEXTS), ("target", TARGETS)):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
+    files = ("--source", "source", "--target", "target", "--out", "tuned")
+    example = importlib.import_module("finetune_with_trainer")
+    example.main(["marian", *files, "--steps", "2", "--batch", "2"])
+    translation = load("tuned").translate(TEXTS[0], assignments=True)
+    assert translation.assignments.shape[2] == 3
+    tuned, stock = load_model("tuned").model, load_model("hf:marian").model
+    assert not torch.equal(tuned.output_embedding(), stock.output_embedding())
+    assert not tuned.past_future.fusion.is_silent
+
+
+def test_lora_trains_the_backbone_while_the_capsules_train_fully(tmp_path):
+    peft = importlib.import_module("peft")
+    lora = peft.LoraConfig(
+        r=2, target_modules=["q_proj", "v_proj"], modules_to_save=["past_future"]
+    )
+    model = peft.get_peft_model(build("marian"), lora)
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert all("lora_" in name or "past_future.modules_to_save" in name for name in trained)
+    before = logits(model.base_model.model)
+    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
+    for _ in range(2):  # the first update leaves half of every adapter without a gradient
+        optimizer.zero_grad()
+        model.train()(**inputs(model.base_model.model)).loss.backward()
+        optimizer.step()
+    found = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert {name for name in trained if "lora_" in name} <= found
+    assert any("past_future" in name and "fusion" in name for name in found)
+    model.eval()
+    after = logits(model.base_model.model)
+    assert not torch.equal(before, after)
+    merged = model.merge_and_unload()
+    torch.testing.assert_close(logits(merged), after, rtol=1e-4, atol=1e-4)
+    with quiet():
+        merged.save_pretrained(tmp_path)
+    again = PastFutureForConditionalGeneration.from_pretrained(tmp_path)
+    assert torch.equal(logits(again), logits(merged))
+
+
+def changed(family, change):
+    def act():
+        model = talking(family)
+        return model(**change(model, inputs(model)))
+
+    return act
+
+
+def left_padded(model, given):
+    return given | {"labels": given["labels"].flip(1)}
+
+
+def without_frame(model, given):
+    return given | {"labels": given["labels"][:, 1:]}
+
+
+def without_target(model, given):
+    return {name: value for name, value in given.items() if name != "labels"}
+
+
+def foreign(model, given):
+    encoded = model.backbone.model.get_encoder()(given["input_ids"])
+    return {"encoder_outputs": encoded, "decoder_input_ids": given["input_ids"][:, :1]}
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (changed("marian", left_padded), "padded on the left"),
+        (changed("nllb", without_frame), "not with what the decoder reads first"),
+        (changed("marian", without_target), "neither labels nor decoder_input_ids"),
+        (changed("marian", foreign), "have no votes"),
+        (lambda: build("marian", bow_wieght=1.0), "did you mean bow_weight"),
+        (lambda: build("marian", kind="none"), "separates nothing"),
+        (lambda: build("marian", bow_weight=-1.0), "bow_weight"),
+        (lambda: build("marian").train()(**without_target(None, given_to_train())), "label_smoo"),
+        (lambda: talking("marian").resize_token_embeddings(7), "resize the backbone"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(act, words):
+    with pytest.raises(UntoldError, match=words) as error:
+        act()
+    assert "\n" not in str(error.value)
+
+
+def given_to_train():
+    model = talking("marian")
+    given = inputs(model)
+    return given | {
+        "decoder_input_ids": model.prepare_decoder_input_ids_from_labels(given["labels"])
+    }
+
+
+def test_the_code_of_the_docs_runs(tmp_path, monkeypatch):
+    save_folder("marian", tmp_path / "marian")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "huggingface.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, {})
+    assert load("native").translate(TEXTS[0]).text
+
+
+def test_importing_untold_imports_neither_transformers_nor_torch():
+    code = (
+        "import sys, untold.huggingface\n"
+        "print({'transformers', 'torch', 'pydantic'} & sys.modules.keys())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
