@@ -34,6 +34,7 @@ from untold.training.losses.objective import Objective
 __all__ = ["PastFutureForConditionalGeneration"]
 
 _transformers: Any = import_transformers()
+_Output: Any = PastFutureOutput  # type checkers do not know the fields that it inherits
 
 
 class _VotingEncoder(nn.Module):
@@ -54,10 +55,10 @@ class _VotingEncoder(nn.Module):
         """Reads sources as the tokenizer writes them."""
         (model,) = self.owner
         framed = frame_source(input_ids, attention_mask, model.frame)
-        encoder = model.backbone.model.get_encoder()
+        encoder = model.stock.get_encoder()
         states = encoder(input_ids=framed.ids, attention_mask=framed.real.long()).last_hidden_state
         source = Source(states, framed.visible)
-        return PastFutureEncoderOutput.of(model.seq2seq.past_future.cast(source))
+        return PastFutureEncoderOutput.of(_active(model.past_future).cast(source))
 
 
 class PastFutureForConditionalGeneration(
@@ -68,6 +69,8 @@ class PastFutureForConditionalGeneration(
     config_class: ClassVar[Any] = PastFutureConfig
     main_input_name: ClassVar[str] = "input_ids"
     accepts_loss_kwargs: ClassVar[bool] = True  # the trainer gives num_items_in_batch
+    backbone: Any  # a HuggingFaceBackbone
+    past_future: Any  # a PastFuture, or what peft puts around it
 
     def __init__(
         self, config: PastFutureConfig, backbone: HuggingFaceBackbone | None = None
@@ -105,7 +108,7 @@ class PastFutureForConditionalGeneration(
         assert isinstance(backbone, HuggingFaceBackbone)
         stock, config = backbone.model, settings_with(found.config, settings)
         model = cls(PastFutureConfig.of(found, config, stock.config), backbone)
-        model.tokenizer = found.tokenizers.source.wrapped
+        model.tokenizer = found.tokenizers.wrapped
         model.generation_config = copy.deepcopy(stock.generation_config)
         beginning = found.tokenizers.framing.beginning  # which generate() then begins with
         model.generation_config.decoder_start_token_id = beginning[0]
@@ -131,6 +134,11 @@ class PastFutureForConditionalGeneration(
         super().save_pretrained(folder, **options)
         if self.tokenizer is not None and options.get("is_main_process", True):
             complete_folder(folder, self.config, self.tokenizer)
+
+    @property
+    def stock(self) -> Any:
+        """Returns the model of transformers below past and future."""
+        return self.backbone.model
 
     @property
     def seq2seq(self) -> Seq2Seq:
@@ -179,7 +187,7 @@ class PastFutureForConditionalGeneration(
         framed = frame_source(input_ids, attention_mask, self.frame)
         batch = make_batch(framed, labels, prefix, self.frame)
         encoded = self.backbone.encode_framed(framed.ids, framed.real)
-        source = seq2seq.past_future.cast(replace(encoded, mask=framed.visible))
+        source = _active(self.past_future).cast(replace(encoded, mask=framed.visible))
         states = self.backbone.decode_framed(source, prefix).states
         outputs = seq2seq.read_decoded(source, batch.prefix, Decoded(states[:, hidden:]))
         with self._draws():
@@ -190,8 +198,9 @@ class PastFutureForConditionalGeneration(
         if not self.training:
             before = self.backbone.finish(states[:, :hidden])
             logits = seq2seq.logits(torch.cat([before, outputs.holistic], dim=1))
+        assert outputs.assignments is not None
         shares = _behind(outputs.assignments, hidden)
-        return PastFutureOutput(loss=losses.total / count, logits=logits, assignments=shares)
+        return _Output(loss=losses.total / count, logits=logits, assignments=shares)
 
     def _predict(
         self,
@@ -212,7 +221,7 @@ class PastFutureForConditionalGeneration(
         encoded = self._encoded(input_ids, attention_mask, encoded)
         cache = options.get("past_key_values")
         start = 0 if cache is None else int(cache.get_seq_length())
-        read = self.backbone.model.get_decoder()(
+        read = self.stock.get_decoder()(
             input_ids=decoder_input_ids,
             attention_mask=options.get("decoder_attention_mask"),
             encoder_hidden_states=encoded.last_hidden_state,
@@ -223,7 +232,7 @@ class PastFutureForConditionalGeneration(
         holistic, shares = self._read_out(
             encoded.source(), decoder_input_ids, read.last_hidden_state, start, cache
         )
-        return PastFutureOutput(
+        return _Output(
             logits=self.seq2seq.logits(holistic),
             past_key_values=cache,
             encoder_last_hidden_state=encoded.last_hidden_state,
@@ -249,12 +258,13 @@ class PastFutureForConditionalGeneration(
         seq2seq, frame = self.seq2seq, self.frame.hidden
         hidden = min(len(ids[0]), max(0, frame - start))
         parts, shares = [self.backbone.finish(states[:, :hidden])], []
-        covers = seq2seq.past_future.coverage is not None
+        covers = _active(self.past_future).coverage is not None
         if hidden < len(ids[0]) and (start <= frame or not covers):
             read = seq2seq.read_decoded(source, ids[:, hidden:], Decoded(states[:, hidden:]))
             parts.append(read.holistic)
             shares.append(read.assignments)
-            if cache is not None and covers:
+            assert read.separated is not None
+            if cache is not None and read.separated.covered is not None:
                 write_coverage(cache, read.separated.covered[:, -1])
         elif hidden < len(ids[0]):
             covered = read_coverage(cache)
@@ -262,6 +272,7 @@ class PastFutureForConditionalGeneration(
                 step = seq2seq.read_step(source, last, Decoded(state), covered, begins=False)
                 parts.append(step.holistic)
                 shares.append(step.signals.assignments)
+                assert step.covered is not None
                 covered = step.covered
             write_coverage(cache, covered)
         none = states.new_zeros(len(ids), 0, source.mask.shape[1], 3)
@@ -295,7 +306,7 @@ class PastFutureForConditionalGeneration(
         encoded = self._encoded(ids, mask, encoded)
         times = len(sequences) // len(encoded.last_hidden_state)
         rows = None if mask is None else mask.repeat_interleave(times, dim=0)
-        read = self(
+        read = self.forward(
             attention_mask=rows,
             decoder_input_ids=sequences[:, :-1],
             encoder_outputs=encoded.repeat(times),
@@ -305,7 +316,7 @@ class PastFutureForConditionalGeneration(
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shifts labels as the backbone does: mBART moves the last, a language, to the front."""
-        stock = self.backbone.model
+        stock = self.stock
         shift = getattr(stock, "prepare_decoder_input_ids_from_labels", None)
         if shift is not None:
             return shift(labels)
@@ -324,11 +335,11 @@ class PastFutureForConditionalGeneration(
 
     def get_input_embeddings(self) -> nn.Module:
         """Returns those of the backbone."""
-        return self.backbone.model.get_input_embeddings()
+        return self.stock.get_input_embeddings()
 
     def get_output_embeddings(self) -> nn.Module:
         """Returns the output layer of the backbone."""
-        return self.backbone.model.get_output_embeddings()
+        return self.stock.get_output_embeddings()
 
     def resize_token_embeddings(self, *sizes: Any, **options: Any) -> nn.Module:  # noqa: ARG002
         """Refuses: the bias and the lexicon have a row for each token, too."""
@@ -338,7 +349,7 @@ class PastFutureForConditionalGeneration(
         """Names the weights that the backbone shares, as they are called here."""
         if all_submodels:
             return super().get_expanded_tied_weights_keys(all_submodels=True)
-        tied = self.backbone.model.all_tied_weights_keys
+        tied = self.stock.all_tied_weights_keys
         return {f"backbone.model.{k}": f"backbone.model.{v}" for k, v in tied.items()}
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -362,16 +373,13 @@ def _behind(shares: Float[Tensor, "b t f g"], hidden: int) -> Float[Tensor, "b u
     return torch.cat([none, shares], dim=1)
 
 
-def _active(past_future: nn.Module) -> PastFuture:
+def _active(past_future: Any) -> PastFuture:
     """Returns the module itself, or the copy of it that peft trains."""
-    copies = getattr(past_future, "modules_to_save", None)
-    if copies is None:
-        assert isinstance(past_future, PastFuture)
+    if isinstance(past_future, PastFuture):
         return past_future
-    wrapper: Any = past_future
-    if wrapper.disable_adapters or not wrapper.active_adapters:
-        return wrapper.original_module
-    return copies[wrapper.active_adapters[0]]
+    if past_future.disable_adapters or not past_future.active_adapters:
+        return past_future.original_module
+    return past_future.modules_to_save[past_future.active_adapters[0]]
 
 
 _transformers.AutoConfig.register(PastFutureConfig.model_type, PastFutureConfig)

@@ -62,11 +62,6 @@ class HuggingFaceTokenizer:
     def __len__(self) -> int:
         return self._shared.use.sizes[self._is_target]
 
-    @property
-    def wrapped(self) -> Any:
-        """Returns the tokenizer of transformers, which both sides share."""
-        return self._shared.tokenizer
-
     @cached_property
     def special_ids(self) -> SpecialIds:
         """Names the ids that stand for no text: also language codes, and rows without a piece."""
@@ -164,13 +159,14 @@ class HuggingFaceTokenizers(Tokenizers):
     """Both sides of one Hugging Face tokenizer."""
 
     framing: Framing
+    wrapped: Any  # the tokenizer of transformers
 
     @classmethod
     def of(cls, tokenizer: Any, use: TokenizerUse, where: str) -> "HuggingFaceTokenizers":
         """Takes over a tokenizer; `where` names it in messages."""
         shared = _Shared(tokenizer, use, where)
         source, target = (HuggingFaceTokenizer(shared, is_target=each) for each in (False, True))
-        return cls(source, target, shared.framing)
+        return cls(source, target, shared.framing, tokenizer)
 
     @classmethod
     def load(cls, directory: Path) -> "HuggingFaceTokenizers":

@@ -39,7 +39,8 @@ class PastFutureEncoderOutput(_outputs.BaseModelOutput):
     @classmethod
     def of(cls, source: Source) -> "PastFutureEncoderOutput":
         """Takes over a source that was cast."""
-        made = cls(last_hidden_state=source.states, visible=source.mask)
+        make: Any = cls  # type checkers do not know the fields that it inherits
+        made = make(last_hidden_state=source.states, visible=source.mask)
         for number, part in enumerate(source.votes):
             made[f"{_VOTES}{number}"] = part
         return made
