@@ -8,7 +8,6 @@ transformers, where coverage is one more layer.
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -57,8 +56,8 @@ class _VotingEncoder(nn.Module):
         framed = frame_source(input_ids, attention_mask, model.frame)
         encoder = model.stock.get_encoder()
         states = encoder(input_ids=framed.ids, attention_mask=framed.real.long()).last_hidden_state
-        source = Source(states, framed.visible)
-        return PastFutureEncoderOutput.of(_active(model.past_future).cast(source))
+        source = _active(model.past_future).cast(Source(framed.pick(states), framed.mask))
+        return PastFutureEncoderOutput.of(states, framed.places, source)
 
 
 class PastFutureForConditionalGeneration(
@@ -85,12 +84,10 @@ class PastFutureForConditionalGeneration(
         else:
             self.backbone = backbone
             self.past_future = PastFuture(untold.model, backbone.widths, sizes)
-        if untold.train.freeze_backbone:
-            self.backbone.requires_grad_(False)
-            self.past_future.fusion.requires_grad_(False)
         self.losses, self.frame = untold.train, TextFrame.of(config)
         self.tokenizer: Any = None  # save_pretrained writes it for untold's commands
         self.post_init()
+        self._freeze()
 
     @classmethod
     def from_backbone(cls, name: str, **settings: Any) -> Any:
@@ -121,6 +118,7 @@ class PastFutureForConditionalGeneration(
         """Reads a folder that save_pretrained wrote, or a model of the hub."""
         made = super().from_pretrained(name, *others, **options)
         model = made[0] if isinstance(made, tuple) else made
+        model._freeze()  # weights that were read are free again
         model.tokenizer = None if name is None else find_tokenizer(str(name))
         return made
 
@@ -187,7 +185,8 @@ class PastFutureForConditionalGeneration(
         framed = frame_source(input_ids, attention_mask, self.frame)
         batch = make_batch(framed, labels, prefix, self.frame)
         encoded = self.backbone.encode_framed(framed.ids, framed.real)
-        source = _active(self.past_future).cast(replace(encoded, mask=framed.visible))
+        own = Source(framed.pick(encoded.states), framed.mask, encoded.memory)
+        source = _active(self.past_future).cast(own)
         states = self.backbone.decode_framed(source, prefix).states
         outputs = seq2seq.read_decoded(source, batch.prefix, Decoded(states[:, hidden:]))
         with self._draws():
@@ -199,7 +198,7 @@ class PastFutureForConditionalGeneration(
             before = self.backbone.finish(states[:, :hidden])
             logits = seq2seq.logits(torch.cat([before, outputs.holistic], dim=1))
         assert outputs.assignments is not None
-        shares = _behind(outputs.assignments, hidden)
+        shares = _spread(outputs.assignments, framed.places, hidden, input_ids.shape[1])
         return _Output(loss=losses.total / count, logits=logits, assignments=shares)
 
     def _predict(
@@ -229,14 +228,14 @@ class PastFutureForConditionalGeneration(
             past_key_values=cache,
             use_cache=cache is not None,
         )
-        holistic, shares = self._read_out(
-            encoded.source(), decoder_input_ids, read.last_hidden_state, start, cache
-        )
+        states = read.last_hidden_state
+        holistic, shares = self._read_out(encoded.source(), decoder_input_ids, states, start, cache)
+        hidden, width = states.shape[1] - shares.shape[1], encoded.last_hidden_state.shape[1]
         return _Output(
             logits=self.seq2seq.logits(holistic),
             past_key_values=cache,
             encoder_last_hidden_state=encoded.last_hidden_state,
-            assignments=shares,
+            assignments=_spread(shares, encoded.places, hidden, width),
         )
 
     def _encoded(self, input_ids: Tensor | None, mask: Tensor | None, encoded: Any) -> Any:
@@ -253,8 +252,8 @@ class PastFutureForConditionalGeneration(
 
     def _read_out(
         self, source: Source, ids: Tensor, states: Tensor, start: int, cache: Any
-    ) -> tuple[Float[Tensor, "b t o"], Float[Tensor, "b t f g"]]:
-        """Joins past and future to the states of positions from `start` on."""
+    ) -> tuple[Float[Tensor, "b t o"], Float[Tensor, "b u i g"]]:
+        """Joins past and future to the states of positions from `start` on; u of them separate."""
         seq2seq, frame = self.seq2seq, self.frame.hidden
         hidden = min(len(ids[0]), max(0, frame - start))
         parts, shares = [self.backbone.finish(states[:, :hidden])], []
@@ -276,7 +275,7 @@ class PastFutureForConditionalGeneration(
                 covered = step.covered
             write_coverage(cache, covered)
         none = states.new_zeros(len(ids), 0, source.mask.shape[1], 3)
-        return torch.cat(parts, dim=1), _behind(torch.cat([none, *shares], dim=1), hidden)
+        return torch.cat(parts, dim=1), torch.cat([none, *shares], dim=1)
 
     def generate(self, inputs: Any = None, generation_config: Any = None, **options: Any) -> Any:
         """Generates as transformers does; with return_dict_in_generate also gives `assignments`.
@@ -352,6 +351,12 @@ class PastFutureForConditionalGeneration(
         tied = self.stock.all_tied_weights_keys
         return {f"backbone.model.{k}": f"backbone.model.{v}" for k, v in tied.items()}
 
+    def _freeze(self) -> None:
+        """Stops training of all that translations depend on, if the settings ask for it."""
+        if self.losses.freeze_backbone:
+            self.backbone.requires_grad_(False)
+            self.past_future.fusion.requires_grad_(False)
+
     def _init_weights(self, module: nn.Module) -> None:
         """Does nothing: untold's modules initialise themselves, and the fusion stays zero."""
 
@@ -367,10 +372,14 @@ def _same_draws() -> Iterator[None]:
         yield
 
 
-def _behind(shares: Float[Tensor, "b t f g"], hidden: int) -> Float[Tensor, "b u f g"]:
-    """Puts positions at which nothing was separated before the others."""
-    none = shares.new_zeros(len(shares), hidden, *shares.shape[2:])
-    return torch.cat([none, shares], dim=1)
+def _spread(
+    shares: Float[Tensor, "b u i g"], places: Int[Tensor, "b i"], hidden: int, width: int
+) -> Float[Tensor, "b t f g"]:
+    """Puts shares to the columns of the input, behind positions at which nothing is separated."""
+    whole = shares.new_zeros(len(shares), hidden + shares.shape[1], width, shares.shape[3])
+    index = places[:, None, :, None].expand_as(shares)
+    whole[:, hidden:].scatter_(2, index, shares)  # zero at places behind the end of a row
+    return whole
 
 
 def _active(past_future: Any) -> PastFuture:

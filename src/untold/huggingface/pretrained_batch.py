@@ -1,12 +1,12 @@
 """Turns the tensors that transformers feeds a model into the values that untold's losses read.
 
-What a tokenizer puts around a text stays where it is, but is hidden: no capsule holds it.
+What a tokenizer puts around a text is left out, as in all of untold: no capsule holds it.
 """
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untold.corpus.batching import Batch
@@ -41,7 +41,12 @@ class FramedSource:
 
     ids: Int[Tensor, "b f"]  # padding is the id of padding, whatever was there
     real: Bool[Tensor, "b f"]  # False at padding
-    visible: Bool[Tensor, "b f"]  # also False at what is no part of the text
+    places: Int[Tensor, "b i"]  # where the pieces of the text and its EOS are, row by row
+    mask: Bool[Tensor, "b i"]  # False where a row has no more of them
+
+    def pick(self, states: Float[Tensor, "b f d"]) -> Float[Tensor, "b i d"]:
+        """Returns the states of the text alone."""
+        return states.gather(1, self.places[:, :, None].expand(-1, -1, states.shape[2]))
 
 
 def frame_source(ids: Int[Tensor, "b f"], mask: Tensor | None, frame: TextFrame) -> FramedSource:
@@ -55,7 +60,10 @@ def frame_source(ids: Int[Tensor, "b f"], mask: Tensor | None, frame: TextFrame)
         first = real & (place < len(before))
         differs = first & (ids != before[place.clamp(0, len(before) - 1)])
         hidden = hidden | (first & ~differs.any(1, keepdim=True))
-    return FramedSource(ids, real, ~hidden)
+    counts = (~hidden).sum(1, keepdim=True)
+    places = hidden.int().argsort(dim=1, stable=True)[:, : max(1, int(counts.max()))]
+    mask = torch.arange(places.shape[1], device=ids.device) < counts
+    return FramedSource(ids, real, places, mask)
 
 
 def make_batch(
@@ -83,14 +91,15 @@ def make_batch(
             "labels hold a special id in the midst of a text, or no text: make them with "
             "tokenizer(text_target=...)"
         )
+    words = source.ids.gather(1, source.places).masked_fill(~source.mask, frame.source.pad)
     return Batch(
-        source.ids,
-        source.visible,
+        words,
+        source.mask,
         prefix[:, first:].masked_fill(~mask, special.pad),
         labels[:, first:].masked_fill(~mask, special.pad),
         mask,
         torch.arange(len(labels)),
-        source.visible & (source.ids != frame.source.eos),
+        source.mask & (words != frame.source.eos),
         special,
     )
 

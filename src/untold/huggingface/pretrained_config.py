@@ -75,12 +75,14 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
         )
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
-        """Returns the backbone's configuration; that of a decoder counts the decoder's layers."""
-        found = self.backbone.get_text_config(decoder=decoder, encoder=encoder)
-        layers = getattr(self.backbone, "num_decoder_layers", None)
-        if decoder and not encoder and layers:  # T5, whose caches would have the encoder's depth
-            found = copy.deepcopy(found)
-            found.num_layers = layers
+        """Returns the backbone's configuration with the sizes of the decoder, if they differ."""
+        found = copy.deepcopy(self.backbone.get_text_config(decoder=decoder, encoder=encoder))
+        if encoder and not decoder:
+            return found
+        if layers := getattr(self.backbone, "num_decoder_layers", None):
+            found.num_layers = layers  # T5, whose caches would have the encoder's depth
+        if size := getattr(self.backbone, "decoder_vocab_size", None):
+            found.vocab_size = size  # Marian, whose scores would be read at the source's ids
         return found
 
     @property

@@ -4,7 +4,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from untold.huggingface.transformers_extra import import_transformers
@@ -31,24 +31,29 @@ class PastFutureOutput(_outputs.Seq2SeqLMOutput):
 class PastFutureEncoderOutput(_outputs.BaseModelOutput):
     """Holds an encoded source and its votes, under the names votes_0, votes_1 and so on.
 
-    They are tensors of their own, so that generate() repeats them for its beams.
+    They are tensors of their own, so that generate() repeats them for its beams. Of the states,
+    which are those of the whole frame, `places` and `mask` tell which are those of the text.
     """
 
-    visible: Tensor | None = None
+    places: Tensor | None = None
+    mask: Tensor | None = None
 
     @classmethod
-    def of(cls, source: Source) -> "PastFutureEncoderOutput":
-        """Takes over a source that was cast."""
+    def of(
+        cls, states: Float[Tensor, "b f d"], places: Int[Tensor, "b i"], source: Source
+    ) -> "PastFutureEncoderOutput":
+        """Takes over a source that was cast, with all states and the places of its own."""
         make: Any = cls  # type checkers do not know the fields that it inherits
-        made = make(last_hidden_state=source.states, visible=source.mask)
+        made = make(last_hidden_state=states, places=places, mask=source.mask)
         for number, part in enumerate(source.votes):
             made[f"{_VOTES}{number}"] = part
         return made
 
     def source(self) -> Source:
-        """Returns the source, without keys: the cache holds them."""
+        """Returns what separation reads: votes and mask. Of the states only their kind counts."""
         votes = tuple(self[name] for name in self if name.startswith(_VOTES))
-        return Source(self["last_hidden_state"], self["visible"], votes=votes)
+        mask = self["mask"]
+        return Source(self["last_hidden_state"][:, : mask.shape[1]], mask, votes=votes)
 
     def repeat(self, times: int) -> "PastFutureEncoderOutput":
         """Repeats every sentence, each beside itself."""

@@ -109,8 +109,8 @@ def test_loss_and_every_gradient_are_those_of_our_objective(family):
         expected = gradients[name]
         assert (parameter.grad is None) == (expected is None), name
         if expected is not None:
-            size = float(expected.abs().max())
-            torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-5 * size)
+            room = 1e-5 * float(expected.abs().max()) + 1e-7  # a bias of keys has noise alone
+            torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=room)
 
 
 def test_before_training_its_logits_are_exactly_those_of_the_backbone(family, tmp_path):
