@@ -111,10 +111,7 @@ def move_files(folder: Path, out: Path) -> None:
 
 
 def verify_directory(path: Path, *, only_listed: bool = False) -> None:
-    """Raises an error unless the files have the manifest's names, sizes and sha256.
-
-    Hidden files are ignored, and with `only_listed` all that the manifest does not list.
-    """
+    """Raises an error unless all visible files, or `only_listed`, are those of the manifest."""
     try:
         entries = {entry.name: entry for entry in _read_manifest(path)}
         found = _files(path)

@@ -188,9 +188,9 @@ class PastFutureForConditionalGeneration(
         own = Source(framed.pick(encoded.states), framed.mask, encoded.memory)
         source = _active(self.past_future).cast(own)
         states = self.backbone.decode_framed(source, prefix).states
-        outputs = seq2seq.read_decoded(source, batch.prefix, Decoded(states[:, hidden:]))
+        outputs = seq2seq.decode(source, batch.prefix, decoded=Decoded(states[:, hidden:]))
         with self._draws():
-            losses = Objective(seq2seq, self.losses).of(outputs, batch, step=1)
+            losses = Objective(seq2seq, self.losses)(batch, 1, outputs)
         count = options.get("num_items_in_batch")
         count = (labels != -100).sum() if count is None else count
         logits = None
@@ -259,7 +259,7 @@ class PastFutureForConditionalGeneration(
         parts, shares = [self.backbone.finish(states[:, :hidden])], []
         covers = _active(self.past_future).coverage is not None
         if hidden < len(ids[0]) and (start <= frame or not covers):
-            read = seq2seq.read_decoded(source, ids[:, hidden:], Decoded(states[:, hidden:]))
+            read = seq2seq.decode(source, ids[:, hidden:], decoded=Decoded(states[:, hidden:]))
             parts.append(read.holistic)
             shares.append(read.assignments)
             assert read.separated is not None
@@ -288,7 +288,7 @@ class PastFutureForConditionalGeneration(
             return made
         ids = options.get("input_ids") if inputs is None else inputs
         with torch.no_grad():
-            made["assignments"] = self._trace(
+            made["assignments"] = self._shares_of(
                 ids,
                 options.get("attention_mask"),
                 options.get("encoder_outputs"),
@@ -296,7 +296,7 @@ class PastFutureForConditionalGeneration(
             )
         return made
 
-    def _trace(
+    def _shares_of(
         self, ids: Tensor | None, mask: Tensor | None, encoded: Any, sequences: Tensor
     ) -> Float[Tensor, "r t f g"]:
         """Reads whole sequences, of which each sentence has the same number."""

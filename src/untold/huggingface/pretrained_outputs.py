@@ -1,4 +1,4 @@
-"""What a model of transformers with past and future returns: beside the usual, who holds what."""
+"""Holds what a model of transformers with past and future returns beside the usual."""
 
 import copy
 from dataclasses import dataclass

@@ -72,12 +72,13 @@ class Objective:
         self.names = ("loss", *(loss.name for loss in losses))  # the columns of the log
         self.judges = nn.ModuleDict()  # networks that learn beside the model: see sequence/
 
-    def __call__(self, batch: Batch, step: int) -> Losses:
-        """Runs the model on a batch and adds up the losses; `step` counts updates from 1."""
-        return self.of(self.model(batch.source, batch.source_mask, batch.prefix), batch, step)
+    def __call__(self, batch: Batch, step: int, outputs: Outputs | None = None) -> Losses:
+        """Runs the model on a batch and adds up the losses; `step` counts updates from 1.
 
-    def of(self, outputs: Outputs, batch: Batch, step: int) -> Losses:
-        """Adds up the losses of what the model has made of a batch."""
+        `outputs` are those of the model for the batch, if it was run already.
+        """
+        if outputs is None:
+            outputs = self.model(batch.source, batch.source_mask, batch.prefix)
         context = LossContext(self.model, outputs, batch, self.config, step)
         return self.extend(self._add_up(self.losses, context), context)
 
