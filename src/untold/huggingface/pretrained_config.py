@@ -7,7 +7,7 @@ import copy
 import difflib
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from untold.config import Config, SeparatorConfig, parse_config
 from untold.corpus.vocabulary import SpecialIds
@@ -38,7 +38,7 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
     """Describes the backbone, the separator and the losses."""
 
     model_type = "untold_past_future"
-    keys_to_ignore_at_inference = ("past_key_values", "assignments")  # of outputs, in evaluation
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "assignments"]
 
     def __init__(
         self,

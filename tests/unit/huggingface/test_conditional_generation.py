@@ -128,6 +128,21 @@ def test_before_training_its_logits_are_exactly_those_of_the_backbone(family, tm
         assert torch.equal(model(**inputs(model)).logits, found)
 
 
+@torch.no_grad()
+def test_neither_padding_nor_the_future_leaks(family):
+    model = talking(family)
+    given = inputs(model)
+    prefix = model.prepare_decoder_input_ids_from_labels(given.pop("labels"))
+    whole = model(**given, decoder_input_ids=prefix)
+    length, half = int(given["attention_mask"][1].sum()), prefix.shape[1] // 2
+    row = {name: value[1:, :length] for name, value in given.items()}
+    alone = model(**row, decoder_input_ids=prefix[1:, :half])
+    room = 1e-5 * float(whole.logits.abs().max())
+    torch.testing.assert_close(alone.logits[0], whole.logits[1, :half], rtol=0, atol=room)
+    torch.testing.assert_close(alone.assignments[0], whole.assignments[1, :half, :length])
+    assert not whole.assignments[1, :, length:].any()
+
+
 def test_generate_follows_its_beams(family):
     """What a beam that was reordered says is what one pass over the chosen sequence says."""
     model = talking(family)
@@ -230,9 +245,10 @@ def test_a_frozen_model_trains_new_parameters_alone(tmp_path):
     assert torch.equal(logits(model.eval()), before)
 
 
-def train(model, folder, batch, accumulate):
-    """One update over four pairs; returns the loss that the trainer logs."""
+def make_trainer(model, folder, batch=2, accumulate=1, **others):
+    """A trainer that makes one update over four pairs."""
     transformers, tokenizer = import_transformers(), model.tokenizer
+    by_generation = {"predict_with_generate": others.pop("generates", False)}
     settings = transformers.Seq2SeqTrainingArguments(
         str(folder),
         max_steps=1,
@@ -245,21 +261,42 @@ def train(model, folder, batch, accumulate):
         disable_tqdm=True,
         use_cpu=True,
         dataloader_pin_memory=False,
+        generation_max_length=12,
+        **by_generation,
     )
     pairs = zip([*TEXTS, *TARGETS], [*TARGETS, *TEXTS], strict=True)
-    trainer = transformers.Seq2SeqTrainer(
+    rows = [tokenizer(source, text_target=target) for source, target in pairs]
+    return transformers.Seq2SeqTrainer(
         model,
         settings,
-        train_dataset=[tokenizer(source, text_target=target) for source, target in pairs],
+        train_dataset=rows,
+        eval_dataset=rows[:2],
         data_collator=transformers.DataCollatorForSeq2Seq(tokenizer, model=model),
+        **others,
     )
-    return trainer.train().training_loss
+
+
+@pytest.mark.parametrize("generates", [False, True])
+def test_the_trainer_evaluates_and_gets_no_outputs_that_it_did_not_ask_for(tmp_path, generates):
+    model, seen = build("marian"), []
+
+    def count(predicted):
+        seen.append(predicted.predictions.shape)
+        return {}
+
+    trainer = make_trainer(model, tmp_path, generates=generates, compute_metrics=count)
+    losses = [trainer.evaluate()["eval_loss"] for _ in range(2)]
+    assert losses[0] == losses[1]  # evaluation draws the same numbers every time
+    if generates:
+        assert len(seen[0]) == 2  # ids, which the trainer pads
+    else:
+        assert seen[0] == (2, inputs(model)["labels"].shape[1], model.config.sizes[1])
 
 
 def test_accumulation_changes_neither_the_loss_nor_the_update(tmp_path):
     models = [without_dropout(build("nllb", **UNDRAWN)) for _ in range(2)]
     one, four = (
-        train(model, tmp_path, batch, accumulate)
+        make_trainer(model, tmp_path, batch, accumulate).train().training_loss
         for model, (batch, accumulate) in zip(models, ((4, 1), (1, 4)), strict=True)
     )
     assert one == pytest.approx(four, rel=1e-4)
