@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ __all__ = [
     "new_file",
     "remove_litter",
     "scratch_directory",
+    "seal_directory",
     "verify_directory",
     "write_file",
     "writing",
@@ -73,7 +74,7 @@ def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.mkdir()
             yield temporary
-            _flush_and_write_manifest(temporary)
+            seal_directory(temporary)
             _refuse_existing(path, replace)
             _move_into_place(temporary, path)
     finally:
@@ -109,15 +110,12 @@ def move_files(folder: Path, out: Path) -> None:
         _fsync(out)
 
 
-def verify_directory(path: Path) -> None:
-    """Raises an error unless the files have the manifest's names, sizes and sha256.
-
-    Hidden files are ignored.
-    """
+def verify_directory(path: Path, *, only_listed: bool = False) -> None:
+    """Raises an error unless all visible files, or `only_listed`, are those of the manifest."""
     try:
         entries = {entry.name: entry for entry in _read_manifest(path)}
         found = _files(path)
-        for name in sorted(entries.keys() | found.keys()):
+        for name in sorted(entries.keys() if only_listed else entries.keys() | found.keys()):
             if reason := _mismatch(entries.get(name), found.get(name)):
                 raise UntoldError(f"{path}: {name} {reason}")
     except OSError as error:
@@ -224,9 +222,11 @@ def _temporary_path(path: Path, kind: str) -> Path:
     return path.with_name(f".{kind}-{path.name}-{owner}")
 
 
-def _flush_and_write_manifest(directory: Path) -> None:
-    entries = []
-    for name, path in sorted(_files(directory).items()):
+def seal_directory(directory: Path, names: Collection[str] | None = None) -> None:
+    """Writes the manifest of all files of a directory that has none, or of these alone."""
+    entries, found = [], _files(directory)
+    for name in sorted(found if names is None else names):
+        path = found[name]
         _fsync(path)
         entries.append(asdict(_Entry(name, path.stat().st_size, hash_file(path))))
     _write_flushed(directory / MANIFEST, json.dumps({"files": entries}, indent=1).encode())
@@ -286,10 +286,10 @@ def _files(directory: Path) -> dict[str, Path]:
 def _read_manifest(directory: Path) -> list[_Entry]:
     file = directory / MANIFEST
     if not file.is_file():
-        what = (
-            f"no {MANIFEST}: it was never finished" if directory.is_dir() else "no such directory"
+        unfinished = f"no {MANIFEST}: it was never finished"
+        raise UntoldError(
+            f"{directory}: {unfinished if directory.is_dir() else 'no such directory'}"
         )
-        raise UntoldError(f"{directory}: {what}")
     try:
         entries = [_Entry(**entry) for entry in json.loads(file.read_bytes())["files"]]
     except (ValueError, TypeError, KeyError, RecursionError):

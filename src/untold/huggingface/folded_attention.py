@@ -1,7 +1,8 @@
 """The attention of a wrapped Hugging Face model: beams share the keys of their source.
 
-transformers calls it by the name FOLDED. It needs no mask function beside it, because the adapter
-hands over all masks ready-made, as four axes of booleans, which transformers passes on as they are.
+transformers calls it by the name FOLDED. The adapter hands over all masks ready-made, as four axes
+of booleans, which transformers passes on as they are. Where transformers makes the masks itself, as
+in generate(), the function of that name makes all of them: without it they would be left out.
 """
 
 from collections.abc import Iterator
@@ -48,7 +49,16 @@ def register_folded_attention() -> str:
     functions = import_transformers("modeling_utils").ALL_ATTENTION_FUNCTIONS
     if FOLDED not in functions:
         functions.register(FOLDED, folded_attention)
+        import_transformers("masking_utils").ALL_MASK_ATTENTION_FUNCTIONS.register(
+            FOLDED, _whole_mask
+        )
     return FOLDED
+
+
+def _whole_mask(*sizes: Any, **options: Any) -> Bool[Tensor, "b 1 t i"]:
+    """Makes a mask of booleans, also where transformers would leave it to the attention."""
+    always = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    return import_transformers("masking_utils").sdpa_mask(*sizes, **options | always)
 
 
 def folded_attention(

@@ -206,25 +206,32 @@ class HuggingFaceBackbone(Backbone):
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
         """Reads the source within its frame; `memory` holds the frame's mask, keys and values."""
-        framed, real = self._frame(ids, mask)
-        self._check_length(framed.shape[1])
-        encoder = self.model.get_encoder()
-        read = encoder(input_ids=framed, attention_mask=real[:, None, None])
-        states = read.last_hidden_state
-        memory = [real]
+        whole, first = self.encode_framed(*self._frame(ids, mask)), len(self.before)
+        return Source(whole.states[:, first : first + ids.shape[1]], mask, whole.memory)
+
+    def encode_framed(self, ids: Int[Tensor, "b f"], real: Bool[Tensor, "b f"]) -> Source:
+        """Reads sources that are within their frames already; `real` is False at padding."""
+        self._check_length(ids.shape[1])
+        read = self.model.get_encoder()(input_ids=ids, attention_mask=real[:, None, None])
+        states, memory = read.last_hidden_state, [real]
         for each in self._cross_attentions():
             memory += [self._project(each, name, states) for name in self._key_names]
-        first = len(self.before)
-        return Source(states[:, first : first + ids.shape[1]], mask, tuple(memory))
+        return Source(states, real, tuple(memory))
 
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Decoded:
         """Computes all positions at once under a causal mask."""
-        ids = self._begin(prefix)
+        whole = self.decode_framed(source, self._begin(prefix), attention=attention)
+        weights, hidden = whole.attention, len(self.target_before)
+        return Decoded(whole.states[:, hidden:], None if weights is None else weights[:, hidden:])
+
+    def decode_framed(
+        self, source: Source, ids: Int[Tensor, "b u"], *, attention: bool = False
+    ) -> Decoded:
+        """Computes all positions, those of `target_before` too, which the ids begin with."""
         states, weights, _ = self._read(source, ids, HuggingFaceState(), attention=attention)
-        hidden = len(self.target_before)
-        return Decoded(states[:, hidden:], None if weights is None else weights[:, hidden:])
+        return Decoded(states, weights)
 
     def start(self, source: Source, beams: int) -> HuggingFaceState:  # noqa: ARG002
         """Returns an empty state: the first step tells how many hypotheses there are."""

@@ -29,9 +29,16 @@ from untold.huggingface.huggingface_tokenizer import (
 from untold.huggingface.transformers_extra import import_transformers, quiet
 from untold.models.seq2seq import Seq2Seq
 
-__all__ = ["HuggingFaceFolder", "check_wrapping", "read_folder", "wrap_model"]
+__all__ = [
+    "LANGUAGES",
+    "HuggingFaceFolder",
+    "check_wrapping",
+    "describe_architecture",
+    "read_folder",
+    "wrap_model",
+]
 
-_LANGUAGES = ("source_language", "target_language", "source_prefix")
+LANGUAGES = ("source_language", "target_language", "source_prefix")
 _ERRORS = (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError)
 _TOLERANCE = 1e-4  # of logits, for each unit of the largest of them
 
@@ -48,8 +55,8 @@ class HuggingFaceFolder:
 def read_folder(name: str, settings: Mapping[str, Any]) -> HuggingFaceFolder:
     """Reads a folder or a model of the hub; `settings` are keys of [model], such as languages."""
     where = f"hf:{name}"
-    if extra := sorted(settings.keys() - set(_LANGUAGES)):
-        known = ", ".join(f"model.{each}" for each in _LANGUAGES)
+    if extra := sorted(settings.keys() - set(LANGUAGES)):
+        known = ", ".join(f"model.{each}" for each in LANGUAGES)
         raise UntoldError(f"--set model.{extra[0]}: only {known} can change here")
     architecture = _read_architecture(name)
     refuse_architecture(architecture, where)
@@ -181,9 +188,8 @@ def _read_architecture(name: str) -> dict[str, Any]:
     return found
 
 
-def _config(stock: Any, tokenizers: HuggingFaceTokenizers, asked: Mapping[str, str]) -> Config:
-    """Describes a model and the limits of its positions as a configuration of untold."""
-    described = json.loads(json.dumps(stock.config.to_dict()))
+def describe_architecture(config: Any) -> dict[str, Any]:
+    """Describes a Hugging Face configuration in plain values, without what describes no model."""
     left_out = (
         "_name_or_path",
         "dtype",
@@ -192,7 +198,13 @@ def _config(stock: Any, tokenizers: HuggingFaceTokenizers, asked: Mapping[str, s
         "label2id",
         "task_specific_params",
     )
-    architecture = {name: value for name, value in described.items() if name not in left_out}
+    described = json.loads(json.dumps(config.to_dict()))
+    return {name: value for name, value in described.items() if name not in left_out}
+
+
+def _config(stock: Any, tokenizers: HuggingFaceTokenizers, asked: Mapping[str, str]) -> Config:
+    """Describes a model and the limits of its positions as a configuration of untold."""
+    architecture = describe_architecture(stock.config)
     architecture["architectures"] = [type(stock).__name__]
     framing, bias = tokenizers.framing, _bias(stock)
     dropout = architecture.get("dropout", architecture.get("dropout_rate", 0.1))

@@ -159,13 +159,14 @@ class HuggingFaceTokenizers(Tokenizers):
     """Both sides of one Hugging Face tokenizer."""
 
     framing: Framing
+    wrapped: Any  # the tokenizer of transformers
 
     @classmethod
     def of(cls, tokenizer: Any, use: TokenizerUse, where: str) -> "HuggingFaceTokenizers":
         """Takes over a tokenizer; `where` names it in messages."""
         shared = _Shared(tokenizer, use, where)
         source, target = (HuggingFaceTokenizer(shared, is_target=each) for each in (False, True))
-        return cls(source, target, shared.framing)
+        return cls(source, target, shared.framing, tokenizer)
 
     @classmethod
     def load(cls, directory: Path) -> "HuggingFaceTokenizers":

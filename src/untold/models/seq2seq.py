@@ -198,10 +198,19 @@ class Seq2Seq(nn.Module):
         return self.decode(source, prefix, attention=attention)
 
     def decode(
-        self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
+        self,
+        source: Source,
+        prefix: Int[Tensor, "b t"],
+        *,
+        attention: bool = False,
+        decoded: Decoded | None = None,
     ) -> Outputs:
-        """Runs with teacher forcing on an encoded source."""
-        decoded = self.backbone.decode(source, prefix, attention=attention)
+        """Runs with teacher forcing on an encoded source.
+
+        `decoded` is what the backbone makes of it, if that is known already.
+        """
+        if decoded is None:
+            decoded = self.backbone.decode(source, prefix, attention=attention)
         separated = None
         if self.past_future is not None:
             read = self._reading(prefix, decoded.states, begins=True)

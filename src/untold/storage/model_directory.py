@@ -1,7 +1,9 @@
 """Reads and writes model directories: config.json, model.safetensors, tokenizers, a manifest.
 
-A calibrated model also has calibration.json. A path that begins with `hf:` names a Hugging Face
-folder, or a model of the hub, which is read as it is.
+A folder of transformers that holds past and future (`untold.huggingface`) has its settings in
+untold.json, because config.json belongs to transformers; other files may lie beside those of the
+manifest. A calibrated model also has calibration.json. A path that begins with `hf:` names a
+Hugging Face folder, or a model of the hub, which is read as it is.
 
 Nothing in a model directory is ever executed, and every file is checked against the manifest before
 it is used.
@@ -33,6 +35,8 @@ __all__ = [
     "BEST",
     "CHECKPOINTS",
     "CONFIG",
+    "OWN_CONFIG",
+    "WEIGHTS",
     "TrainedModel",
     "absolute_model",
     "add_calibration",
@@ -51,6 +55,7 @@ __all__ = [
 ]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+OWN_CONFIG = "untold.json"  # of a folder whose config.json is that of transformers
 CALIBRATION = "calibration.json"
 BEST, CHECKPOINTS = "best", "checkpoints"
 _HUGGING_FACE = "hf:"
@@ -128,7 +133,7 @@ def load_model(
             f"--set model.{shorten(min(settings))}: only decode settings can change here"
         )
     directory = find_model(Path(path))
-    verify_directory(directory)
+    verify_directory(directory, only_listed=(directory / OWN_CONFIG).exists())
     config = read_config(directory)
     tokenizers = Tokenizers.load(directory)
     check_loading(config.model, Vocabularies(tokenizers.sizes, tokenizers.joint), str(directory))
@@ -150,7 +155,8 @@ def _load_folder(name: str, device: str, settings: Mapping[str, object]) -> Trai
 
 def read_config(directory: Path) -> Config:
     """Reads the settings of a model directory."""
-    return parse_config_json(_read_text(directory / CONFIG), f"{directory}/{CONFIG}")
+    name = OWN_CONFIG if (directory / OWN_CONFIG).exists() else CONFIG
+    return parse_config_json(_read_text(directory / name), f"{directory}/{name}")
 
 
 def hugging_face_name(path: str | Path) -> str | None:
@@ -225,7 +231,8 @@ def load_weights(model: Seq2Seq, directory: Path) -> None:
     tensors, parameters = read_tensors(directory / WEIGHTS), dict(model.named_parameters())
     if missing := parameters.keys() - tensors.keys():
         raise UntoldError(f"{directory}: {WEIGHTS} lacks {sorted(missing)[0]}")
-    if extra := tensors.keys() - parameters.keys():
+    buffers = dict(model.named_buffers()).keys()  # which transformers saves, and nothing reads
+    if extra := tensors.keys() - parameters.keys() - buffers:
         raise UntoldError(f"{directory}: {WEIGHTS} has {sorted(extra)[0]}, which the model has not")
     for name, parameter in parameters.items():
         if parameter.shape != tensors[name].shape:

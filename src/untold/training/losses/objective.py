@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from untold.config import TrainConfig
 from untold.corpus.batching import Batch
 from untold.errors import UntoldError
-from untold.models.seq2seq import Seq2Seq
+from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.registry import Registry
 from untold.training.losses.loss import Loss, LossContext
 
@@ -74,9 +74,13 @@ class Objective:
         self.names = ("loss", *(loss.name for loss in losses))  # the columns of the log
         self.judges = nn.ModuleDict()  # networks that learn beside the model: see sequence/
 
-    def __call__(self, batch: Batch, step: int) -> Losses:
-        """Runs the model on a batch and adds up the losses; `step` counts updates from 1."""
-        outputs = self.model(batch.source, batch.source_mask, batch.prefix)
+    def __call__(self, batch: Batch, step: int, outputs: Outputs | None = None) -> Losses:
+        """Runs the model on a batch and adds up the losses; `step` counts updates from 1.
+
+        `outputs` are those of the model for the batch, if it was run already.
+        """
+        if outputs is None:
+            outputs = self.model(batch.source, batch.source_mask, batch.prefix)
         context = LossContext(self.model, outputs, batch, self.config, step)
         return self.extend(self._add_up(self.losses, context), context)
 
