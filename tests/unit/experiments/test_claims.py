@@ -6,6 +6,13 @@ from pathlib import Path
 import pytest
 
 from untold.errors import UntoldError
+from untold.evaluation.metrics import MetricOptions, make_metric
+from untold.evaluation.system_comparison import (
+    ParallelText,
+    SystemOutputs,
+    Trials,
+    compare_outputs,
+)
 from untold.experiments.claims.claim_list import CLAIMS
 from untold.experiments.claims.evidence_pages import (
     claims_page,
@@ -26,8 +33,10 @@ from untold.experiments.claims.verdicts import (
     rises,
     separates,
 )
+from untold.experiments.items import score_items
 from untold.experiments.items.item_registry import ITEMS
 from untold.experiments.systems import SYSTEMS
+from untold.storage.model_summary import Parameters
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -199,3 +208,25 @@ def test_no_number_of_the_docs_has_drifted():
     sets = find_result_sets(DOCS / "evidence")
     assert (DOCS / "results.md").read_text(encoding="utf-8") == results_page(sets, "evidence")
     assert (DOCS / "claims.md").read_text(encoding="utf-8") == claims_page(sets)
+
+
+def test_systems_with_fewer_seeds_are_compared_on_those_that_both_have():
+    """The third run of the baseline is far better; no run of the other system is its pair."""
+    reference = ["a b c d e", "f g h i j"] * 5
+    bad, good = ["a b c d x"] * 10, reference
+    size = Parameters(1, 1, 1)
+    outputs = [
+        SystemOutputs("plain", size, [[bad], [bad], [good]]),
+        SystemOutputs("ours", size, [[bad], [bad]]),
+    ]
+    tests = [ParallelText("test", reference, reference)]
+    metric = make_metric("bleu", MetricOptions()).sacrebleu_metric()
+
+    def compare(some):
+        return compare_outputs(metric, some, tests, Trials(50, 1))
+
+    found = score_items._pair_by_seed(compare(outputs), outputs, compare)
+    assert compare(outputs).difference(found.rows[1]) < -10
+    assert found.difference(found.rows[1]) == 0.0
+    assert found.rows[1].average_p_values.randomisation > 0.9
+    assert [len(row.average.values) for row in found.rows] == [3, 2]

@@ -1,7 +1,7 @@
 """Tables of BLEU: systems beside each other, with the paper's statistics."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from untold.evaluation.metrics import MetricOptions, make_metric
 from untold.evaluation.seed_statistics import compare_seeds
@@ -85,7 +85,45 @@ def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison
         texts = [[workshop.translations(job, test) for test in corpus.known.tests] for job in jobs]
         size = count_parameters(workshop.load(jobs[0]).models[0].model)
         outputs.append(SystemOutputs(system.title, size, texts))
-    return compare_outputs(metric, outputs, tests, _TRIALS)
+    return _pair_by_seed(
+        compare_outputs(metric, outputs, tests, _TRIALS),
+        outputs,
+        lambda some: compare_outputs(metric, some, tests, _TRIALS),
+    )
+
+
+@dataclass(frozen=True)
+class SeedPairedComparison(Comparison):
+    """A comparison whose differences are those of the seeds that both systems have."""
+
+    differences: Mapping[str, float] = field(default_factory=dict)  # by row
+
+    def difference(self, row: Row) -> float:
+        """Returns the difference of a row and the baseline."""
+        return self.differences[row.name]
+
+
+def _pair_by_seed(
+    comparison: Comparison,
+    outputs: Sequence[SystemOutputs],
+    compare: Callable[[Sequence[SystemOutputs]], Comparison],
+) -> SeedPairedComparison:
+    """Tests systems with fewer seeds against the same seeds of the baseline alone."""
+    baseline, *others = outputs
+    differences, rows = {}, [comparison.rows[0]]
+    for own, row in zip(others, comparison.rows[1:], strict=True):
+        seeds = min(len(baseline.texts), len(own.texts))
+        if seeds == len(baseline.texts) == len(own.texts):
+            difference = comparison.difference(row)
+        else:
+            same = [replace(each, texts=each.texts[:seeds]) for each in (baseline, own)]
+            paired = compare(same)
+            difference = paired.difference(paired.rows[1])
+            row = replace(row, average_p_values=paired.rows[1].average_p_values)
+        differences[row.name] = difference
+        rows.append(row)
+    values = {each.name: getattr(comparison, each.name) for each in fields(Comparison)}
+    return SeedPairedComparison(**values | {"rows": tuple(rows)}, differences=differences)
 
 
 def score_table(
@@ -179,7 +217,8 @@ def score_notes(workshop: Workshop, comparison: Comparison) -> list[str]:
         f"{comparison.metric}: {comparison.signature}",
         f"corpus {corpus.name}; sentences: {sizes}; scale {scale.name}: base {scale.base.updates} "
         f"updates, {scale.further.updates} on top of it",
-        f"differences and p-values are those of the average, against {comparison.rows[0].name}; "
+        f"differences and p-values are those of the average, against {comparison.rows[0].name}, of "
+        "the seeds that both have; "
         "± is the standard deviation over seeds; over seeds: the difference paired by the seeds "
         "that both have, its t-interval and the exact sign-flip test; configuration is a hash of "
         "all settings",
