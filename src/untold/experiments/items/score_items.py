@@ -21,6 +21,7 @@ from untold.storage.model_summary import count_parameters
 
 __all__ = [
     "ScoreItem",
+    "SeedPairedComparison",
     "compare_systems",
     "find_systems",
     "pair_table",
