@@ -110,12 +110,15 @@ def move_files(folder: Path, out: Path) -> None:
         _fsync(out)
 
 
-def verify_directory(path: Path, *, only_listed: bool = False) -> None:
-    """Raises an error unless all visible files, or `only_listed`, are those of the manifest."""
+def verify_directory(path: Path, *, shared_by: str | None = None) -> None:
+    """Raises an error unless the visible files are those that the manifest lists.
+
+    If `shared_by` is one of them, others may lie beside them.
+    """
     try:
         entries = {entry.name: entry for entry in _read_manifest(path)}
         found = _files(path)
-        for name in sorted(entries.keys() if only_listed else entries.keys() | found.keys()):
+        for name in sorted(entries.keys() | (() if shared_by in entries else found.keys())):
             if reason := _mismatch(entries.get(name), found.get(name)):
                 raise UntoldError(f"{path}: {name} {reason}")
     except OSError as error:
@@ -286,10 +289,9 @@ def _files(directory: Path) -> dict[str, Path]:
 def _read_manifest(directory: Path) -> list[_Entry]:
     file = directory / MANIFEST
     if not file.is_file():
-        unfinished = f"no {MANIFEST}: it was never finished"
-        raise UntoldError(
-            f"{directory}: {unfinished if directory.is_dir() else 'no such directory'}"
-        )
+        is_there = directory.is_dir()
+        what = f"no {MANIFEST}: it was never finished" if is_there else "no such directory"
+        raise UntoldError(f"{directory}: {what}")
     try:
         entries = [_Entry(**entry) for entry in json.loads(file.read_bytes())["files"]]
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -133,7 +133,7 @@ def load_model(
             f"--set model.{shorten(min(settings))}: only decode settings can change here"
         )
     directory = find_model(Path(path))
-    verify_directory(directory, only_listed=(directory / OWN_CONFIG).exists())
+    verify_directory(directory, shared_by=OWN_CONFIG)
     config = read_config(directory)
     tokenizers = Tokenizers.load(directory)
     check_loading(config.model, Vocabularies(tokenizers.sizes, tokenizers.joint), str(directory))

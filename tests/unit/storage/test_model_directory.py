@@ -220,3 +220,10 @@ def test_a_model_from_before_separators_still_loads(saved):
     loaded = load_model(saved)
     assert loaded.model.past_future is None
     assert loaded.config == before.config
+
+
+def test_settings_that_the_manifest_does_not_list_are_refused(saved):
+    """They would be read in place of the model's own."""
+    shutil.copyfile(saved / "config.json", saved / "untold.json")
+    with pytest.raises(UntoldError, match=r"untold\.json"):
+        load_model(saved)
