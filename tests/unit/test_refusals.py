@@ -325,7 +325,7 @@ def translator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Translator:
     tokenizers = toy_tokenizers(root, config)
     trained = TrainedModel(build_model_for(tokenizers, config.model), config, tokenizers)
     translator = Translator([trained])
-    monkeypatch.setattr("untold.translator.load", lambda _: translator)
+    monkeypatch.setattr("untold.translator.load", lambda *_, **__: translator)
     return translator
 
 

@@ -370,15 +370,15 @@ def test_a_directory_of_data_files(tmp_path, datasets, name, table):
 def test_a_dataset_by_name_and_configuration(tmp_path, datasets, monkeypatch):
     asked = []
 
-    def load_dataset(name, configuration, *, split):
-        asked.append((name, configuration, split))
+    def load_dataset(name, configuration, *, split, streaming):
+        asked.append((name, configuration, split, streaming))
         return datasets.Dataset.from_list(nested())
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     corpus = CorpusConfig(dataset="some/name:de-en", split="test", columns=COLUMNS)
     assert texts(corpus, tmp_path) == PAIRS
     assert len(fingerprint_corpus(corpus, tmp_path)) == 64
-    assert asked == [("some/name", "de-en", "test")] * 2
+    assert asked == [("some/name", "de-en", "test", False)] * 2
 
 
 def test_what_datasets_says_is_passed_on(tmp_path, datasets, monkeypatch):
