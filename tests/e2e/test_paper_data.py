@@ -269,7 +269,7 @@ def test_the_recipe_of_lcsts_runs(tmp_path, capsys):
     pytest.importorskip("rouge_score", reason="the extra [rouge] is not installed")
     write_lcsts(tmp_path)
     run_python(1, tmp_path)
-    counts = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    counts = [line.split()[:2] for line in capsys.readouterr().out.strip().split("\n")]
     assert counts == [["train", "40"], ["valid", "6"], ["test", "6"]]
     printed = follow("LCSTS", tmp_path)
     assert printed.count("training data: 40 of 40 pairs kept") == 3
