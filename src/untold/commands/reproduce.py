@@ -54,11 +54,11 @@ def reproduce(
     from untold.experiments.workshop import Plan, Workshop
 
     found, size = _item(item, systems), _scale(scale)
+    linked = _linked_tests(links or (), item)
     out = out or Path("reproduced") / f"{data}-{scale}"
     say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
     corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
-    corpus = replace(corpus, linked=_linked_tests(links or (), item))
-    chosen = Plan(corpus, size, seeds, out, tuple(settings or ()))
+    chosen = Plan(replace(corpus, linked=linked), size, seeds, out, tuple(settings or ()))
     workshop = Workshop(chosen, print_notice)
     if plan:
         for job in workshop.jobs(found.trained):
