@@ -139,7 +139,7 @@ def test_the_plain_gzip_module_does_give_lines_of_a_cut_file(tmp_path):
     assert len(lines) == 200
 
 
-@pytest.mark.parametrize("data", [b"", gzip.compress(b"")])
+@pytest.mark.parametrize("data", [b"", gzip.compress(b"")], ids=["no bytes", "no content"])
 def test_an_empty_gz_is_an_error(tmp_path, data):
     path = tmp_path / "text.gz"
     path.write_bytes(data)
