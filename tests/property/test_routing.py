@@ -14,8 +14,8 @@ from untold.config import SEPARATORS, SeparatorConfig
 from untold.models import layers
 from untold.models.backbone import Widths
 from untold.models.capsule_routing import uniform_routing
+from untold.models.kernels.plain_routing import literal_routing, split_routing
 from untold.models.kernels.squashing import squash
-from untold.models.plain_routing import literal_routing, split_routing
 
 KINDS = {
     "gdr-dot": {"kind": "gdr", "agreement": "dot"},

@@ -21,7 +21,7 @@ from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
 from untold.models.kernels.fused_routing import RoutingForm, dot_routing
 from untold.models.kernels.squashing import squash
-from untold.models.layers import sigmoid_scores
+from untold.models.layers import full_precision, sigmoid_scores, widen
 
 __all__ = [
     "DotAgreement",
@@ -103,11 +103,12 @@ class GuidedRouting(Separator):
 
     def cast(self, states: Float[Tensor, "b i d"], mask: Bool[Tensor, "b i"]) -> tuple[Tensor, ...]:
         """Returns votes, the first round's capsules as the agreement sees them, and its keys."""
-        votes = self.votes(states)
+        votes = widen(self.votes(states))
         if self.agreement is None:
             return (votes,)
-        first = self.agreement.capsule(uniform_routing(votes, mask).capsules.transpose(1, 2))
-        keys = self.agreement.keys(votes)
+        with full_precision(votes):
+            first = self.agreement.capsule(uniform_routing(votes, mask).capsules.transpose(1, 2))
+            keys = self.agreement.keys(votes)
         return (votes, first) if keys is votes else (votes, first, keys)
 
     def forward(
@@ -120,12 +121,13 @@ class GuidedRouting(Separator):
         """Runs the rounds after the first; assignments sum to one over the capsules."""
         if self.agreement is None:
             return uniform_routing(votes[0], mask, guide.shape[1])
-        guided = self.agreement.guided(_bounded(guide))
-        if not (torch.is_grad_enabled() and isinstance(self.agreement, DotAgreement)):
-            return self.route(votes, mask, guided, prior)
-        form = RoutingForm(self.rounds, sum(self.counts[:2]), self.agreement.scale)
-        learnt = guided, self.agreement.capsule.weight
-        capsules, assignments = dot_routing(form, votes, learnt, mask, prior)
+        guided = widen(self.agreement.guided(_bounded(guide)))
+        with full_precision(guided):
+            if not (torch.is_grad_enabled() and isinstance(self.agreement, DotAgreement)):
+                return self.route(votes, mask, guided, prior)
+            form = RoutingForm(self.rounds, sum(self.counts[:2]), self.agreement.scale)
+            learnt = guided, self.agreement.capsule.weight
+            capsules, assignments = dot_routing(form, votes, learnt, mask, prior)
         return Routed(capsules.transpose(1, 2), assignments.permute(0, 2, 3, 1))
 
     def route(
@@ -218,7 +220,8 @@ class Reading:
     states: Float[Tensor, "b t d"]
     guide: Float[Tensor, "b t d"]  # the states, with the share of gradient that routing may give
     tokens: Float[Tensor, "b t o"] | None  # embeddings of the tokens that were read last
-    begins: bool  # the first position has read BOS; so have all beams of a first step
+    # The first position has read BOS; so have all beams of a first step, or those marked here.
+    begins: bool | Bool[Tensor, "b t"]
 
 
 class RoutingPrior(nn.Module):
@@ -256,7 +259,7 @@ class RoutingPrior(nn.Module):
 
     def cast(self, states: Float[Tensor, "b i d"]) -> tuple[Tensor, Tensor]:
         """Returns what depends on the source alone: keys, and each word's own logits."""
-        return self.key(states), self.word(states).transpose(1, 2)
+        return self.key(states), widen(self.word(states)).transpose(1, 2)
 
     def cover(
         self,
@@ -274,7 +277,9 @@ class RoutingPrior(nn.Module):
         if self.token is None:
             before = focus.cumsum(1) - focus if covered is None else covered
             return before, before + focus
-        if read.begins and covered is None:
+        if isinstance(read.begins, Tensor):
+            focus = focus.masked_fill(read.begins[:, :, None], 0.0)
+        elif read.begins and covered is None:
             focus = torch.cat([torch.zeros_like(focus[:, :1]), focus[:, 1:]], dim=1)
         elif read.begins:
             focus = torch.zeros_like(focus)
@@ -292,7 +297,7 @@ class RoutingPrior(nn.Module):
         if self.token is not None:
             assert read.tokens is not None
             query = query + self.token(read.tokens) * read.tokens.shape[-1] ** 0.5
-        scores = (query * self.scale) @ keys.transpose(1, 2)
+        scores = widen((query * self.scale) @ keys.transpose(1, 2))
         return scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1)
 
     def prior(

@@ -1,10 +1,12 @@
-"""Layers that networks are built from: dropout, positions, attention, feed-forward.
+"""Layers that networks are built from: dropout, positions, attention, feed-forward; precision.
 
 Shape letters: b sentences, i source positions, t target positions, n beams, k heads, d width,
 e width of one head, r rows (sentences or hypotheses), q queries, s keys.
 """
 
 import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -13,13 +15,21 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 __all__ = [
+    "ACTIVATIONS",
     "Dropout",
     "FeedForward",
     "PositionalEmbedding",
     "attend",
+    "full_precision",
     "sigmoid_scores",
+    "widen",
 ]
 
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "swish": F.silu,
+    "gelu": F.gelu,
+}
 _TILE = 65_536  # values of one tile of sigmoid_scores: measured to stay in a core's cache
 
 
@@ -88,6 +98,14 @@ class PositionalEmbedding(nn.Module):
             positions = _sinusoids(first, end, d, ids.device).to(self.table.dtype)
         return self.dropout(torch.add(positions, self.embedding(ids), alpha=math.sqrt(d)))
 
+    def at(self, ids: Tensor, position: int) -> Tensor:
+        """Maps ids (r) that all stand at one position to vectors (r, d), without dropout."""
+        words, d = torch.embedding(self.embedding.weight, ids), self.embedding.embedding_dim
+        if position < self.table.shape[0]:
+            return torch.add(self.table[position], words, alpha=math.sqrt(d))
+        there = _sinusoids(position, position + 1, d, ids.device).to(self.table.dtype)
+        return torch.add(there, words, alpha=math.sqrt(d))
+
 
 def _sinusoids(first: int, end: int, d: int, device: torch.device) -> Tensor:
     positions = torch.arange(first, end, device=device, dtype=torch.float64)
@@ -111,28 +129,37 @@ def attend(
 
 
 class FeedForward(nn.Module):
-    """Computes W_2 dropout(relu(W_1 x)); the result is as wide as x unless `d_out` is given."""
+    """Computes W_2 dropout(f(W_1 x)); the result is as wide as x unless `d_out` is given."""
 
     def __init__(
-        self, d_model: int, d_ffn: int, dropout: float, *, d_out: int | None = None
+        self,
+        d_model: int,
+        d_ffn: int,
+        dropout: float,
+        *,
+        d_out: int | None = None,
+        activation: str = "relu",
     ) -> None:
+        """`activation` is the name of f, a key of ACTIVATIONS."""
         super().__init__()
+        self.activation = activation
         self.inner = nn.Linear(d_model, d_ffn)
         self.outer = nn.Linear(d_ffn, d_out or d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b e"]:
         """Maps each position independently."""
-        return self.outer(self.dropout(F.relu(self.inner(x))))
+        return self.outer(self.dropout(ACTIVATIONS[self.activation](self.inner(x))))
 
 
 def sigmoid_scores(
     keys: Float[Tensor, "n i c"], query: Float[Tensor, "n t c"], weight: Float[Tensor, " c"]
 ) -> Float[Tensor, "n t i"]:
     """Computes weight . sigmoid(keys + query) for each pair of a key and a query."""
-    if keys.device.type != "cpu":
+    if keys.device.type != "cpu" or torch.compiler.is_compiling():
         return (keys[:, None] + query[:, :, None]).sigmoid() @ weight
-    return _SigmoidScores.apply(keys, query, weight)
+    wide = torch.promote_types(keys.dtype, weight.dtype)  # autocast may have made them differ
+    return _SigmoidScores.apply(keys.to(wide), query.to(wide), weight.to(wide))
 
 
 class _SigmoidScores(torch.autograd.Function):
@@ -175,3 +202,20 @@ def _tiles(keys: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
         for n in range(0, rows, many)
         for t in range(0, steps, few)
     ]
+
+
+def full_precision(near: Tensor) -> AbstractContextManager[object]:
+    """Switches autocast off within the block, for operands on the device of `near`.
+
+    Routing and losses need it where layers compute in 16 bits: their kernels multiply operands of
+    one kind, and shares near zero and one, their logarithms and sums over a sentence are too fine.
+    """
+    kind = near.device.type
+    if kind == "meta" or not torch.is_autocast_enabled(kind):
+        return nullcontext()
+    return torch.autocast(kind, enabled=False)
+
+
+def widen(numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Returns the same numbers, in 32 bits if they have fewer."""
+    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))

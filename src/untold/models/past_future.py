@@ -106,7 +106,9 @@ class PastFuture(nn.Module):
         if self.scale is not None:
             capsules = capsules * self.scale[:, None]
         parts = routed.assignments.split(self.counts, dim=-1)
-        shares = torch.stack([part.sum(-1) for part in parts], dim=-1)
+        # ONNX has no sum over the capsules of a category that has none.
+        sums = [p.sum(-1) if p.shape[-1] else p.new_zeros(p.shape[:-1]) for p in parts]
+        shares = torch.stack(sums, dim=-1)
         both = capsules.flatten(2)
         past, future = both.tensor_split([self.counts[0] * capsules.shape[-1]], dim=-1)
         fused = self.fusion(read.states, both)

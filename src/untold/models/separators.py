@@ -14,6 +14,7 @@ from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
 from untold.models.capsule_routing import Routed, Separator
 from untold.models.kernels.squashing import squash
+from untold.models.layers import full_precision, widen
 
 __all__ = ["AttentionSeparator", "ClassifierSeparator"]
 
@@ -50,7 +51,8 @@ class _MixingSeparator(Separator):
         cast, keys = votes
         seen = self.guide(guide.clamp(-_LARGEST, _LARGEST))
         weights = self.weights((seen[:, :, None] + keys[:, None]).tanh(), mask)
-        return _gather(cast, weights, self.counts)
+        with full_precision(cast):
+            return _gather(widen(cast), widen(weights), self.counts)
 
     @abstractmethod
     def weights(

@@ -295,7 +295,7 @@ class Seq2Seq(nn.Module):
         decoded: Decoded,
         covered: Float[Tensor, "r i"] | None,
         *,
-        begins: bool,
+        begins: bool | Bool[Tensor, "b n"],
     ) -> "ReadStep":
         """Joins past and future, and copying, to what the backbone decoded in one step.
 
@@ -313,13 +313,17 @@ class Seq2Seq(nn.Module):
         return ReadStep(*self._read_out(source, decoded, separated), now)
 
     def _reading(
-        self, ids: Int[Tensor, "b t"], states: Float[Tensor, "b t d"], *, begins: bool
+        self,
+        ids: Int[Tensor, "b t"],
+        states: Float[Tensor, "b t d"],
+        *,
+        begins: bool | Bool[Tensor, "b t"],
     ) -> Reading:
         """Joins decoder states with the embeddings of the tokens that were read, if needed."""
         assert self.past_future is not None
         damp, tokens = self.past_future.damp, None
         if self.past_future.reads_tokens:
-            tokens = damp(nn.functional.embedding(ids, self.output_embedding()))
+            tokens = damp(nn.functional.embedding(ids, self.output_embedding())).to(states.dtype)
         return Reading(states, damp(states), tokens, begins)
 
     def _read_out(

@@ -90,6 +90,16 @@ class TranslationTable(nn.Module):
         nn.init.normal_(self.source, std=width**-0.5)
         nn.init.normal_(self.target, std=width**-0.5)
 
+    def resize(self, vocabularies: tuple[int, int]) -> None:
+        """Takes over other vocabularies; words that stay keep their vectors, new ones get some."""
+        fresh = TranslationTable(vocabularies, self.source.shape[1])
+        for old, new in ((self.source, fresh.source), (self.target, fresh.target)):
+            kept = min(len(old), len(new)) - 1
+            new.data = new.data.to(old)
+            new.data[:kept], new.data[-1] = old.data[:kept], old.data[-1]
+            new.requires_grad_(old.requires_grad)
+        self.source, self.target = fresh.source, fresh.target
+
     def forward(
         self, source: Int[Tensor, "b i"], target: Int[Tensor, "b t"], share: float = 1.0
     ) -> tuple[Float[Tensor, "b t1 i"], Float[Tensor, "b t i1"]]:
@@ -186,9 +196,9 @@ def log_totals(
 class _LogTotals(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, given: Tensor, others: Tensor, log_weights: Tensor) -> Tensor:
+        size = max(1, _SCORES_AT_ONCE // len(others))
         parts = [
-            torch.addmm(log_weights, rows, others.T).logsumexp(-1)
-            for rows in given.split(_rows_at_once(others))
+            torch.addmm(log_weights, rows, others.T).logsumexp(-1) for rows in given.split(size)
         ]
         totals = torch.cat(parts)
         ctx.save_for_backward(given, others, log_weights, totals)
@@ -198,17 +208,14 @@ class _LogTotals(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         given, others, log_weights, totals = ctx.saved_tensors
         grad_given, grad_others = torch.empty_like(given), torch.zeros_like(others)
-        for first in range(0, len(given), _rows_at_once(others)):
-            part = slice(first, first + _rows_at_once(others))
+        size = max(1, _SCORES_AT_ONCE // len(others))
+        for first in range(0, len(given), size):
+            part = slice(first, first + size)
             shares = torch.addmm(log_weights, given[part], others.T)
             shares.sub_(totals[part, None]).exp_().mul_(grads[0][part, None])
             torch.mm(shares, others, out=grad_given[part])
             grad_others.addmm_(shares.T, given[part])
         return grad_given, grad_others, None
-
-
-def _rows_at_once(others: Tensor) -> int:
-    return max(1, _SCORES_AT_ONCE // len(others))
 
 
 def _prior(

@@ -105,6 +105,15 @@ class ProcessGroup:
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
+    def all_gather(self, value: Any) -> list[Any]:
+        """Returns the values of all processes, in the order of their ranks."""
+        if self.world_size == 1:
+            return [value]
+        values = [None] * self.world_size
+        with self._collective():
+            dist.all_gather_object(values, value)
+        return values
+
     def barrier(self) -> None:
         """Waits until all processes have come here."""
         if self.world_size > 1:

@@ -43,7 +43,8 @@ def stop_signals(
 
     A launcher such as torchrun passes on every signal, so that one sent to the whole group (Ctrl-C,
     a batch system) arrives twice at once. With `launched`, later signals are ignored, and the
-    launcher kills processes that do not end.
+    launcher kills processes that do not end. They stay ignored when an error leaves the block: the
+    launcher sends SIGTERM as soon as any process has died, and the error says which one it was.
     """
     interrupted = interrupted or Interrupted()
     before = {kind: signal.getsignal(kind) or signal.SIG_DFL for kind in _kinds()}
@@ -58,11 +59,13 @@ def stop_signals(
     tolerate_signals(1)
     for kind in before:
         signal.signal(kind, note)
+    failed = True
     try:
         yield interrupted
+        failed = False
     finally:
         for kind, handler in before.items():
-            signal.signal(kind, handler)
+            signal.signal(kind, signal.SIG_IGN if launched and failed else handler)
         if not interrupted.signal:
             tolerate_signals(0)
 

@@ -277,7 +277,7 @@ class Trainer:
         if self._plan is None or self._plan[0] != (epoch, window):
             seed = self.config.seed
             if self._stream is not None:
-                self.store = self._stream.window(seed, epoch, window)
+                self.store = self._stream.window(seed, epoch, window, self.processes)
                 seed = _seed(seed, window)
             by_target = self.config.batch_order == "target"
             make = plan_epoch_by_target if by_target else plan_epoch

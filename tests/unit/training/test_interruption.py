@@ -46,6 +46,22 @@ def test_under_a_launcher_the_second_is_the_first_again():
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize(("launched", "heard"), [(True, []), (False, [signal.SIGTERM])])
+def test_a_launcher_does_not_cut_the_message_of_an_error(launched, heard):
+    """It sends SIGTERM to all others when one process has died, while they say who it was."""
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(ValueError, match="lost"), stop_signals(launched=launched):
+            raise ValueError("lost")
+        signal.raise_signal(signal.SIGTERM)
+        assert received == heard
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, interrupt)
+
+
 def test_handlers_are_put_back():
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     for launched in (True, False):

@@ -3,7 +3,9 @@
 An epoch goes through all files in an order that (seed, epoch) fix. Its pairs are cut into windows,
 before any pair is dropped, so that a window is found again by its number without encoding what
 stands before it. Within a window pairs are shuffled and batched by length as in a whole corpus.
-Every process reads the same windows and computes its share of their batches.
+
+Every process of a run has the same windows, and computes its share of their batches. It reads all
+lines, which is cheap, encodes its share of them, and gets the others from the other processes.
 """
 
 import hashlib
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,16 +27,37 @@ from untold.corpus.stream.shard_files import expand_corpus
 from untold.corpus.stream.shard_reader import describe_shard, read_shard
 from untold.errors import UntoldError
 
-__all__ = ["PairStream", "StreamWindow"]
+__all__ = ["EncodingProcesses", "PairStream", "StreamWindow"]
 
 _CHUNK_PAIRS = 10_000  # pairs that are encoded at a time
+
+Encoded = tuple[np.ndarray, np.ndarray]  # the ids of source and target
+
+
+@runtime_checkable
+class EncodingProcesses(Protocol):
+    """The processes that share the work of encoding; all of them ask for the same windows."""
+
+    @property
+    def rank(self) -> int:
+        """Returns the number of this process."""
+        ...
+
+    @property
+    def world_size(self) -> int:
+        """Counts the processes."""
+        ...
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """Returns the values of all processes, in the order of their ranks."""
+        ...
 
 
 @dataclass(frozen=True)
 class StreamWindow:
     """Holds the kept pairs of one window as ids; a PairStore."""
 
-    pairs: tuple[tuple[np.ndarray, np.ndarray], ...]
+    pairs: tuple[Encoded, ...]
     places: tuple[str, ...]
     is_last: bool  # of its epoch
 
@@ -47,7 +71,7 @@ class StreamWindow:
         """Counts the ids of each target."""
         return np.array([len(target) for _, target in self.pairs], dtype=np.int64)
 
-    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+    def pair(self, index: int) -> Encoded:
         """Returns source and target ids of one pair."""
         return self.pairs[index]
 
@@ -91,13 +115,21 @@ class PairStream:
         }
         return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
-    def window(self, seed: int, epoch: int, number: int) -> StreamWindow:
-        """Reads and encodes a window of an epoch; it is empty if the epoch has no such window."""
+    def window(
+        self, seed: int, epoch: int, number: int, processes: EncodingProcesses | None = None
+    ) -> StreamWindow:
+        """Reads and encodes a window of an epoch; it is empty if the epoch has no such window.
+
+        If there are `processes`, all of them must call this together.
+        """
         if self._next != (seed, epoch, number):
             self._kept = 0
             self._rows = itertools.islice(self._read(seed, epoch), number * self._size, None)
         rows = list(itertools.islice(self._rows, self._size))
-        window = self._encode(rows)
+        encoded = self._encode_together(rows, processes)
+        kept = [(row, pair) for row, pair in zip(rows, encoded, strict=True) if pair is not None]
+        places = tuple(f"{row.file}:{row.line}" for row, _ in kept)
+        window = StreamWindow(tuple(pair for _, pair in kept), places, len(rows) < self._size)
         self._kept += len(window.pairs)
         self._next = (seed, epoch, number + 1)
         if window.is_last and not self._kept and not number:
@@ -110,16 +142,28 @@ class PairStream:
             read_shard(self._shards[number], self._root) for number in order
         )
 
-    def _encode(self, rows: Sequence[Pair]) -> StreamWindow:
-        pairs, places = [], []
+    def _encode_together(
+        self, rows: Sequence[Pair], processes: EncodingProcesses | None
+    ) -> list[Encoded | None]:
+        """Returns the ids of each pair, of which every process encodes some; None is a drop."""
+        if processes is None or processes.world_size == 1:
+            return self._encode(rows)
+        share = -(-len(rows) // processes.world_size)
+        first = processes.rank * share
+        own = _pack(self._encode(rows[first : first + share]))
+        return [pair for packed in processes.all_gather(own) for pair in _unpack(*packed)]
+
+    def _encode(self, rows: Sequence[Pair]) -> list[Encoded | None]:
+        made: list[Encoded | None] = []
         for start in range(0, len(rows), _CHUNK_PAIRS):
             chunk = rows[start : start + _CHUNK_PAIRS]
             encoded = self._encoder.encode_pairs([(pair.source, pair.target) for pair in chunk])
             for pair, (source, target) in zip(chunk, encoded, strict=True):
-                if self._is_kept(pair, len(source), len(target)):
-                    pairs.append((np.array(source, np.int32), np.array(target, np.int32)))
-                    places.append(f"{pair.file}:{pair.line}")
-        return StreamWindow(tuple(pairs), tuple(places), len(rows) < self._size)
+                kept = self._is_kept(pair, len(source), len(target))
+                made.append(
+                    (np.array(source, np.int32), np.array(target, np.int32)) if kept else None
+                )
+        return made
 
     def _is_kept(self, pair: Pair, source: int, target: int) -> bool:
         if not pair.source.strip() or not pair.target.strip():
@@ -127,3 +171,27 @@ class PairStream:
         if has_too_many_words((pair.source, pair.target), self._limits):
             return False
         return reason_to_drop(source, target, self._limits) is None
+
+
+_DROPPED = -1
+
+
+def _pack(pairs: Sequence[Encoded | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the lengths of both sides of each pair and all ids: few large arrays travel fast."""
+    dropped = (_DROPPED, _DROPPED)
+    lengths = [dropped if pair is None else (len(pair[0]), len(pair[1])) for pair in pairs]
+    sides = [side for pair in pairs if pair is not None for side in pair]
+    ids = np.concatenate(sides) if sides else np.zeros(0, np.int32)
+    return np.array(lengths, np.int32).reshape(-1, 2), ids
+
+
+def _unpack(lengths: np.ndarray, ids: np.ndarray) -> Iterator[Encoded | None]:
+    """Inverts `_pack`."""
+    start = 0
+    for source, target in lengths.tolist():
+        if source == _DROPPED:
+            yield None
+            continue
+        middle, end = start + source, start + source + target
+        yield ids[start:middle], ids[middle:end]
+        start = end

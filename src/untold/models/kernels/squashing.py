@@ -40,7 +40,8 @@ class _Squash(torch.autograd.Function):
 def length(s: Float[Tensor, "*b c"]) -> Float[Tensor, "*b 1"]:
     """Returns the norm; it is never zero, and finite if s is, as a sum of squares would not be."""
     norm = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
-    if s.device.type == "cpu" and bool(norm.isfinite().all()):
+    looks = s.device.type == "cpu" and not torch.compiler.is_compiling()
+    if looks and bool(norm.isfinite().all()):
         return norm.clamp_(min=_SHORTEST)
     size = s.abs().amax(-1, keepdim=True).clamp(min=1.0)
     return (torch.linalg.vector_norm(s / size, dim=-1, keepdim=True) * size).clamp(min=_SHORTEST)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from untold.config import TrainConfig
 from untold.models.kernels.word_sample import WordSample, draw_words
+from untold.models.layers import full_precision, widen
 from untold.models.past_future import Separated
 from untold.models.seq2seq import Seq2Seq
 from untold.training.losses.counterfactual import TargetWords
@@ -130,12 +131,15 @@ def bag_loss(
     """
     counts, sums = bag
     embedding, bias = vocabulary.embedding, vocabulary.sample.log_weights
-    mapped = head(capsules)
-    if capsules.shape[1] < embedding.shape[1]:  # (E W) Omega has fewer products than E (W Omega)
-        log_z = weighted_log_partition(capsules, embedding @ head.weight, counts * weights, bias)
-    else:
-        log_z = weighted_log_partition(mapped, embedding, counts * weights, bias)
-    return log_z - torch.linalg.vecdot(mapped, sums) @ weights
+    with full_precision(capsules):
+        capsules = widen(capsules)
+        mapped = head(capsules)
+        if capsules.shape[1] < embedding.shape[1]:  # (E W) Omega: fewer products than E (W Omega)
+            seen = embedding @ head.weight
+            log_z = weighted_log_partition(capsules, seen, counts * weights, bias)
+        else:
+            log_z = weighted_log_partition(mapped, embedding, counts * weights, bias)
+        return log_z - torch.linalg.vecdot(mapped, sums) @ weights
 
 
 def mean_bag_loss(

@@ -24,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from untold.config import TrainConfig
 from untold.corpus.batching import Batch
 from untold.models.copy_mechanism import TINY
+from untold.models.layers import full_precision, widen
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.losses.loss import Loss, LossContext
 
@@ -107,7 +108,8 @@ def label_smoothed_cross_entropy(
 
     Smoothing mixes the labels with the uniform distribution over the vocabulary.
     """
-    loss, nll = _CrossEntropy.apply(states, embedding, labels, smoothing)
+    wide = torch.promote_types(states.dtype, embedding.dtype)  # autocast may have made them differ
+    loss, nll = _CrossEntropy.apply(states.to(wide), embedding.to(wide), labels, smoothing)
     return loss, nll
 
 
@@ -135,7 +137,9 @@ def copy_loss(
 
     `mixture` holds log(1 - g) of each position and the probability that its label is copied.
     """
-    loss, nll = _CopyLoss.apply(states, embedding, mixture, labels)
+    wide = torch.promote_types(states.dtype, embedding.dtype)
+    operands = (each.to(wide) for each in (states, embedding, mixture))
+    loss, nll = _CopyLoss.apply(*operands, labels)
     return loss, nll
 
 
@@ -146,7 +150,8 @@ def weighted_log_partition(
     bias: Float[Tensor, " v"] | None = None,
 ) -> Float[Tensor, ""]:
     """Sums weights times logsumexp(states E^T + bias); weights and bias get no gradient."""
-    return _LogPartition.apply(states, embedding, weights, bias)
+    with full_precision(states):
+        return _LogPartition.apply(widen(states), widen(embedding), widen(weights), bias)
 
 
 def token_log_probs(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from untold.categories import FUTURE, PAST
 from untold.config import TrainConfig
+from untold.models.layers import widen
 from untold.training.losses.loss import LossContext, SeparationLoss
 
 __all__ = ["EndsLoss", "ends_loss"]
@@ -36,4 +37,5 @@ def ends_loss(shares: Float[Tensor, "b t i g"], mask: Bool[Tensor, "b t"]) -> Fl
     """Sums over sentences; position T is the last real one, which predicts EOS."""
     rows, last = torch.arange(len(mask), device=mask.device), mask.sum(1).sub(1).clamp(min=0)
     past, future = shares[:, 0, :, PAST], shares[rows, last][..., FUTURE]
-    return -(-torch.cat([past, future]).clamp(max=_NEARLY_ONE)).log1p().sum()
+    both = widen(torch.cat([past, future]))  # in 16 bits, nearly one would be one
+    return -(-both.clamp(max=_NEARLY_ONE)).log1p().sum()

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from untold.config import TrainConfig
+from untold.models.layers import full_precision, widen
 from untold.models.seq2seq import Seq2Seq
 from untold.models.translation_table import Links, find_links
 from untold.training.losses.loss import Loss, LossContext
@@ -93,5 +94,6 @@ def links_loss(
 def _batch_links(context: LossContext) -> tuple[Links, Float[Tensor, ""]]:
     lexicon = context.past_future.heads.lexicon
     assert lexicon is not None
-    share = context.config.vocabulary_share
-    return find_links(lexicon, context.separated.shares, context.batch, share)
+    shares, share = widen(context.separated.shares), context.config.vocabulary_share
+    with full_precision(shares):
+        return find_links(lexicon, shares, context.batch, share)

@@ -2,15 +2,17 @@
 
 Each process keeps a part of every weight, gradient and moment of the optimizer. A block of layers
 is gathered while it computes, and no longer. Every process must therefore call the same blocks in
-the same order: one that has no batch computes another's for company, with weight zero, and losses
-that read some sentences a second time are refused.
+the same order: one that has no batch computes another's for company, with weight zero, and one that
+has drawn no sentence to read a second time, without a span, reads one so for company.
 """
 
 import copy
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from untold.config import Config
@@ -20,22 +22,23 @@ from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import DecoderLayer, EncoderLayer
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
-from untold.training.losses.objective import Announce, Objective, mixed_precision
+from untold.training.losses.loss import LossContext
+from untold.training.losses.objective import (
+    Announce,
+    Losses,
+    Objective,
+    auxiliary_ramp,
+    mixed_precision,
+)
 from untold.training.parallel.gradient_buckets import reached_parameters
 
 __all__ = ["Shards", "check_sharding", "gathered"]
 
 
 def check_sharding(config: Config) -> None:
-    """Refuses settings by which processes would call blocks in different orders."""
+    """Refuses settings by which processes would call blocks a different number of times."""
     if not config.train.shard:
         return
-    if config.model.separator.kind != "none" and config.train.counterfactual:
-        raise UntoldError(
-            f"train.counterfactual = {config.train.counterfactual:g} reads some sentences twice, "
-            "and the processes that share a model with train.shard must all read as often: set "
-            "train.counterfactual to 0"
-        )
     if config.train.sequence.is_on:
         raise UntoldError(
             f'train.sequence.kind = "{config.train.sequence.kind}" draws translations of different '
@@ -61,7 +64,7 @@ class Shards:
         if processes.is_main:
             model = copy.deepcopy(trained.model).to(device).eval()
             self.twin = TrainedModel(model, trained.config, trained.tokenizers)
-        self._root = _Root(objective)
+        self._root = _Root(_ObjectiveInCompany(objective.model, objective.config))
         _shard(self._root, trained.model, device.type)
 
     def backward(
@@ -118,6 +121,36 @@ class _Root(nn.Module):
             if id(parameter) in reached or hasattr(parameter, "to_local"):
                 self.used.add(name)
         return losses.total, losses.parts
+
+
+class _ObjectiveInCompany(Objective):
+    """Makes a second pass through the decoder whenever other processes may have to make one."""
+
+    def extend(self, supervised: Losses, context: LossContext) -> Losses:
+        """Adds zero, which depends on the second pass."""
+        ramp = auxiliary_ramp(self.config, context.step)
+        active = (each for each, _ in self.losses if ramp or not each.auxiliary)
+        if not any(each.counterfactual for each in active):
+            return supervised
+        return replace(supervised, total=supervised.total + _company(context))
+
+
+def _company(context: LossContext) -> Float[Tensor, ""]:
+    """Returns zero, which depends on the second pass that losses have made, or on another.
+
+    Random numbers are drawn as if there were no other.
+    """
+    if context.counterfactual is not None:
+        separated = context.counterfactual[1]
+    else:
+        batch = context.batch
+        devices = [batch.prefix.device] if batch.prefix.device.type == "cuda" else []
+        row = torch.zeros(1, dtype=torch.long, device=batch.prefix.device)
+        with torch.random.fork_rng(devices=devices):
+            source = context.outputs.source.select(row)
+            separated = context.model.decode(source, batch.prefix[:1]).separated
+        assert separated is not None
+    return 0.0 * separated.shares.sum()
 
 
 def _shard(root: _Root, model: Seq2Seq, device: str) -> None:

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -160,3 +162,57 @@ def test_patterns_stand_for_files_in_order_and_must_be_parallel(root, tmp_path):
     with CorpusText([FILES], root, tmp_path) as parts, CorpusText([plain], root, tmp_path) as one:
         texts = [[(pair.source, pair.target) for pair in text.pairs()] for text in (parts, one)]
     assert texts[0] == texts[1]
+
+
+class Counted(TextCodec):
+    """Counts what it encodes."""
+
+    count = 0
+
+    def encode_pairs(self, pairs):
+        object.__setattr__(self, "count", self.count + len(pairs))
+        return super().encode_pairs(pairs)
+
+
+class Member:
+    """One of several processes, which are threads here."""
+
+    def __init__(self, rank, desk, barrier):
+        self.rank, self.world_size = rank, barrier.parties
+        self.desk, self.barrier = desk, barrier
+
+    def all_gather(self, value):
+        self.desk[self.rank] = value
+        self.barrier.wait()
+        found = [self.desk[rank] for rank in range(self.world_size)]
+        self.barrier.wait()  # nobody writes while others read
+        return found
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 8])
+@pytest.mark.parametrize(("window", "max_tokens"), [(7, 100), (60, 100), (60, 5)])
+def test_processes_share_the_encoding_and_have_the_same_windows(
+    root, codec, processes, window, max_tokens
+):
+    """Also where pairs are dropped, and where a window has fewer pairs than there are processes."""
+    limits, barrier = Limits(max_tokens), threading.Barrier(processes, timeout=60)
+    alone, desk = PairStream([FILES], root, codec, limits, window), {}
+    expected = [alone.window(1, 0, number) for number in range(-(-PAIRS // window))]
+    codecs = [Counted(codec.tokenizers) for _ in range(processes)]
+
+    def read(rank):
+        stream = PairStream([FILES], root, codecs[rank], limits, window)
+        member = Member(rank, desk, barrier)
+        return [stream.window(1, 0, number, member) for number in range(len(expected))]
+
+    with ThreadPoolExecutor(processes) as pool:
+        for windows in pool.map(read, range(processes)):
+            for found, wanted in zip(windows, expected, strict=True):
+                assert (found.places, found.is_last) == (wanted.places, wanted.is_last)
+                ids = (
+                    [s.tolist() for pair in each.pairs for s in pair] for each in (found, wanted)
+                )
+                assert next(ids) == next(ids)
+    assert sum(each.count for each in codecs) == PAIRS
+    if window == PAIRS:
+        assert max(each.count for each in codecs) == -(-PAIRS // processes)

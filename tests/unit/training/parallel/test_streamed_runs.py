@@ -3,9 +3,11 @@
 import json
 from collections import Counter
 
+import pytest
+
 from jobs import newest
 from ranks import run_ranks
-from toys import checkpoint_contents, lasting_records, toy_config, write_corpus
+from toys import checkpoint_contents, lasting_records, records, toy_config, write_corpus
 from untold.corpus.codec import TextCodec
 from untold.corpus.tokenizer import Tokenizers
 from untold.training.reporter import Reporter
@@ -76,3 +78,20 @@ def test_processes_read_every_pair_of_an_epoch_once(tmp_path):
     pairs = [*zip(lines[0], lines[1], strict=True), *zip(lines[2], lines[3], strict=True)]
     expected = Counter(json.dumps([list(s), list(t)]) for s, t in codec.encode_pairs(pairs))
     assert Counter(seen[0]) + Counter(seen[1]) == expected
+
+
+def test_two_processes_train_on_a_stream_as_one_does(tmp_path):
+    """Each encodes its share of every window, and goes on in the middle of one."""
+    root = write_parts(tmp_path / "corpus")
+    single, shared = tmp_path / "single", tmp_path / "shared"
+    both = {"accumulate": 2}
+    train(config(root, **both), RunOptions(single), Reporter(single, 9))
+    for steps in (5, 9):  # the second start goes on
+
+        def work(rank, steps=steps):
+            train(config(root, **both, steps=steps), RunOptions(shared), Reporter(shared, 9))
+
+        assert run_ranks(work, tmp_path) == ["", ""]
+    for found, expected in zip(records(shared), records(single), strict=True):
+        for name in ("step", "loss", "norm"):
+            assert found[name] == pytest.approx(expected[name], rel=1e-5)
