@@ -136,6 +136,9 @@ def test_a_model_of_before_the_union_is_read(backbone: str) -> None:
     now = json.loads(config.model_dump_json())
     assert now["model"].pop("output_bias") is False, "newer than the file"
     assert now["model"]["separator"].pop("token_coverage") is False, "newer than the file"
+    if backbone == "transformer":
+        newer = {"norm": "pre", "activation": "relu"}
+        assert {key: now["model"].pop(key) for key in newer} == newer
     dropped = old["model"].keys() - now["model"].keys()
     assert old["model"] == now["model"] | {key: old["model"][key] for key in dropped}
     assert dropped

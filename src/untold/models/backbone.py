@@ -7,6 +7,7 @@
     finish(readout)                -> readout          after past and future joined it
     output_embedding()             -> (v o) matrix     one row for each target token
     output_layer()                 -> OutputLayer      readouts to logits
+    parts()                        -> TransformerParts of a Transformer; None for others
 
 Decoding lays hypotheses out as (b, n): n beams of each of b sentences. A backbone treats the n
 beams of a sentence as n queries over one Source, so that the source is never copied n times.
@@ -24,6 +25,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from untold.config import ModelConfig
+from untold.models.transformer_parts import TransformerParts
 
 __all__ = [
     "Backbone",
@@ -186,6 +188,10 @@ class Backbone(nn.Module, ABC):
         whose projection differs from the output embedding overrides this method.
         """
         return OutputLayer(self.output_embedding(), self.output_bias)
+
+    def parts(self) -> TransformerParts | None:
+        """Describes a Transformer by its parts, so that it can be prepared for translation."""
+        return None
 
 
 @runtime_checkable

@@ -1,12 +1,13 @@
-"""The Transformer: pre-norm, sinusoidal positions, tied embeddings, cached decoding.
+"""The Transformer: norms before or after, sinusoidal positions, tied embeddings, cached decoding.
 
 Shape letters are those of layers.py; m and r are hypotheses before and after a selection.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
@@ -15,12 +16,8 @@ from torch import Tensor, nn
 from untold.config import DropRate, Layers, ModelConfig, Width
 from untold.errors import shorten
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
-from untold.models.layers import (
-    Dropout,
-    FeedForward,
-    PositionalEmbedding,
-    attend,
-)
+from untold.models.layers import Dropout, FeedForward, PositionalEmbedding, attend
+from untold.models.transformer_parts import LayerParts, LinearWeight, TransformerParts, as_norm
 
 __all__ = [
     "CrossAttention",
@@ -68,6 +65,10 @@ class TransformerConfig(ModelConfig):
     """Dropout inside the feed-forward layers."""
     tie_embeddings: bool = True
     """Whether the output layer uses the target embedding."""
+    norm: Literal["pre", "post"] = "pre"
+    """Whether norms come before the sublayers, or after them as in Marian's models."""
+    activation: Literal["relu", "swish", "gelu"] = "relu"
+    """The non-linearity inside the feed-forward layers."""
 
     @classmethod
     def drop_legacy_keys(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,10 +92,13 @@ class TransformerConfig(ModelConfig):
 
     def describe(self) -> dict[str, str]:
         """Describes layers and widths."""
-        return {
+        described = {
             "layers": f"{self.encoder_layers} + {self.decoder_layers}",
             "width": f"{self.d_model} / {self.d_ffn}, {self.heads} heads",
         }
+        if (self.norm, self.activation) != ("pre", "relu"):
+            described["sublayers"] = f"norm {self.norm}, activation {self.activation}"
+        return described
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,10 @@ class KVCache:
 
 
 class Transformer(Backbone):
-    """Vaswani et al. (2017) with the norms before the sublayers and one after each stack."""
+    """Vaswani et al. (2017) with the norms before the sublayers and one after each stack.
+
+    With `norm = "post"` each sublayer is followed by its norm, and nothing follows a stack.
+    """
 
     config_class = TransformerConfig
 
@@ -139,9 +146,9 @@ class Transformer(Backbone):
         self.target_embedding = PositionalEmbedding(target, config.dropout)
         self.source_embedding = PositionalEmbedding(source, config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.encoder_norm = nn.LayerNorm(config.d_model)
+        self.encoder_norm = _norm(config, "pre")
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.decoder_norm = nn.LayerNorm(config.d_model)
+        self.decoder_norm = _norm(config, "pre")
         self.output = None if config.tie_embeddings else nn.Embedding(target_size, config.d_model)
         # The layer before the last: its attention follows word alignments best.
         self.aligning_layer = max(0, config.decoder_layers - 2)
@@ -167,7 +174,7 @@ class Transformer(Backbone):
         wanted, weights = _wanted(source.mask), None
         for number, layer in enumerate(cast("list[DecoderLayer]", self.decoder)):
             seen = layer.self_attention(layer.self_norm(x), None, causal=True)
-            x = layer.dropout.add(x, seen)
+            x = layer.self_end(layer.dropout.add(x, seen))
             explain = attention and number == self.aligning_layer
             x, shown = layer.read_source(x, source.memory[number], wanted, explain=explain)
             weights = shown if explain else weights
@@ -199,7 +206,7 @@ class Transformer(Backbone):
         for number, layer in enumerate(cast("list[DecoderLayer]", self.decoder)):
             layers.append(state.roomy_copy(number))
             seen = layer.self_attention.step(layer.self_norm(x), layers[-1], state.length)
-            x = (x + seen).view(b, n, -1)
+            x = layer.self_end(x + seen).view(b, n, -1)
             explain = attention and number == self.aligning_layer
             x, shown = layer.read_source(x, source.memory[number], wanted, explain=explain)
             weights = shown if explain else weights
@@ -211,24 +218,54 @@ class Transformer(Backbone):
         """Returns the target embedding, or the output's own if tie_embeddings is off."""
         return (self.output or self.target_embedding.embedding).weight
 
+    def parts(self) -> TransformerParts | None:
+        """Describes itself, unless a subclass changes what it does."""
+        encoder = cast("list[EncoderLayer]", list(self.encoder))
+        decoder = cast("list[DecoderLayer]", list(self.decoder))
+        if type(self) is not Transformer or not decoder:
+            return None
+        return TransformerParts(
+            width=self.d_model,
+            heads=decoder[0].heads,
+            activation=decoder[0].ffn.activation,
+            encoder=[layer.parts() for layer in encoder],
+            decoder=[layer.parts() for layer in decoder],
+            encoder_norm=as_norm(self.encoder_norm),
+            decoder_norm=as_norm(self.decoder_norm),
+            keys_values=LinearWeight.of(*(layer.cross_attention.key_value for layer in decoder)),
+            source_embedding=self.source_embedding,
+            target_embedding=self.target_embedding,
+            aligning_layer=self.aligning_layer,
+        )
+
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each with a norm before it and a residual around it."""
+    """Self-attention and feed-forward: each adds to x what it makes of it.
+
+    x + sublayer(norm(x)), or end(x + sublayer(x)) if norms come after; the other is no norm
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attention = SelfAttention(config)
-        self.attention_norm = nn.LayerNorm(config.d_model)
-        self.ffn = FeedForward(config.d_model, config.d_ffn, config.activation_dropout)
-        self.ffn_norm = nn.LayerNorm(config.d_model)
+        self.attention_norm, self.attention_end = _norm(config, "pre"), _norm(config, "post")
+        self.ffn = _feed_forward(config)
+        self.ffn_norm, self.ffn_end = _norm(config, "pre"), _norm(config, "post")
         self.dropout = Dropout(config.dropout)
 
     def forward(
         self, x: Float[Tensor, "b i d"], mask: Bool[Tensor, "b 1 1 i"] | None
     ) -> Float[Tensor, "b i d"]:
         """Lets every position attend to every real position."""
-        x = self.dropout.add(x, self.attention(self.attention_norm(x), mask, causal=False))
-        return self.dropout.add(x, self.ffn(self.ffn_norm(x)))
+        seen = self.attention(self.attention_norm(x), mask, causal=False)
+        x = self.attention_end(self.dropout.add(x, seen))
+        return self.ffn_end(self.dropout.add(x, self.ffn(self.ffn_norm(x))))
+
+    def parts(self) -> LayerParts:
+        """Lists weights and norms; a layer has norms on one side of its sublayers."""
+        own, ffn = self.attention, self.ffn
+        places = (self.attention_norm, self.ffn_norm, self.attention_end, self.ffn_end)
+        return LayerParts.of((own.qkv, own.out, ffn.inner, ffn.outer), places)
 
 
 class DecoderLayer(nn.Module):
@@ -238,11 +275,11 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.self_attention = SelfAttention(config)
-        self.self_norm = nn.LayerNorm(config.d_model)
+        self.self_norm, self.self_end = _norm(config, "pre"), _norm(config, "post")
         self.cross_attention = CrossAttention(config)
-        self.cross_norm = nn.LayerNorm(config.d_model)
-        self.ffn = FeedForward(config.d_model, config.d_ffn, config.activation_dropout)
-        self.ffn_norm = nn.LayerNorm(config.d_model)
+        self.cross_norm, self.cross_end = _norm(config, "pre"), _norm(config, "post")
+        self.ffn = _feed_forward(config)
+        self.ffn_norm, self.ffn_end = _norm(config, "pre"), _norm(config, "post")
         self.dropout = Dropout(config.dropout)
 
     def read_source(
@@ -255,8 +292,15 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "b t i"] | None]:
         """Applies cross-attention and feed-forward; `explain` returns attention weights as well."""
         context, weights = self.cross_attention(self.cross_norm(x), memory, mask, explain=explain)
-        x = self.dropout.add(x, context)
-        return self.dropout.add(x, self.ffn(self.ffn_norm(x))), weights
+        x = self.cross_end(self.dropout.add(x, context))
+        return self.ffn_end(self.dropout.add(x, self.ffn(self.ffn_norm(x)))), weights
+
+    def parts(self) -> LayerParts:
+        """Lists weights and norms; a layer has norms on one side of its sublayers."""
+        own, cross, ffn = self.self_attention, self.cross_attention, self.ffn
+        linears = (own.qkv, own.out, cross.query, cross.out, ffn.inner, ffn.outer)
+        before = (self.self_norm, self.cross_norm, self.ffn_norm)
+        return LayerParts.of(linears, (*before, self.self_end, self.cross_end, self.ffn_end))
 
 
 class SelfAttention(nn.Module):
@@ -326,9 +370,24 @@ class CrossAttention(nn.Module):
         return self.out(context.transpose(1, 2).flatten(2)), weights
 
 
+def _norm(config: TransformerConfig, place: str) -> nn.Module:
+    """Makes the norm that stands before or after a sublayer, or what does nothing in its place."""
+    return nn.LayerNorm(config.d_model) if config.norm == place else nn.Identity()
+
+
+def _feed_forward(config: TransformerConfig) -> FeedForward:
+    dropout, activation = config.activation_dropout, config.activation
+    return FeedForward(config.d_model, config.d_ffn, dropout, activation=activation)
+
+
 def _wanted(mask: Bool[Tensor, "b i"]) -> Bool[Tensor, "b 1 1 i"] | None:
-    """Returns the attention mask; None if nothing is padded, which is faster."""
-    return None if bool(mask.all()) else mask[:, None, None, :]
+    """Returns the attention mask; None if nothing is padded, which is faster.
+
+    A graph that is exported serves all masks, so it cannot look at one.
+    """
+    if not torch.compiler.is_compiling() and bool(mask.all()):
+        return None
+    return mask[:, None, None, :]
 
 
 def _initialise(module: nn.Module) -> None:

@@ -24,10 +24,14 @@ struct norm {
   const float *weight, *bias;
 };
 
+enum activation { ACTIVATE_RELU, ACTIVATE_SWISH, ACTIVATE_GELU };
+
 /* Widths and numbers of a stack of layers. */
 struct shape {
   long width, heads, layers;
   float eps;
+  int norms_after; /* each sublayer is followed by its norm, and nothing by a last one */
+  enum activation activation;
 };
 
 struct decoder_layer {

@@ -50,7 +50,11 @@ class Norm(ctypes.Structure):
 class Shape(ctypes.Structure):
     """Widths and numbers of a stack of layers."""
 
-    _fields_ = [*_fields(_long, "width heads layers"), ("eps", ctypes.c_float)]
+    _fields_ = [
+        *_fields(_long, "width heads layers"),
+        ("eps", ctypes.c_float),
+        *_fields(ctypes.c_int, "norms_after activation"),
+    ]
 
 
 class Past(ctypes.Structure):

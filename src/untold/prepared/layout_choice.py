@@ -19,6 +19,7 @@ import torch
 
 from untold import durable
 from untold.errors import UntoldError
+from untold.models.transformer_parts import LinearWeight
 from untold.prepared.linear_layouts import (
     BYTES,
     FLOAT_LAYOUTS,
@@ -27,7 +28,6 @@ from untold.prepared.linear_layouts import (
     LAYOUTS,
     PANELS,
     Apply,
-    LinearWeight,
     has_onednn_int8,
 )
 

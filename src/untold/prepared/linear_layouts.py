@@ -14,7 +14,6 @@ measured: see layout_choice.py. They differ in rounding alone; only int8 rounds 
 import ctypes
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
@@ -22,6 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int8
 from torch import Tensor
 
+from untold.models.transformer_parts import LinearWeight
 from untold.native import load
 from untold.native.library import Linear
 
@@ -33,7 +33,6 @@ __all__ = [
     "LAYOUTS",
     "PANELS",
     "Apply",
-    "LinearWeight",
     "PanelLinear",
     "has_int8",
     "has_onednn_int8",
@@ -44,20 +43,6 @@ Apply = Callable[[Tensor], Tensor]  # from rows (r i) to rows (r o)
 INT8, PANELS, INT8_PANELS = "int8", "panels", "int8 panels"
 _PANEL, _GROUP = 32, 4  # outputs and inputs, as in linear.c and bytes.c
 _LARGEST, _MIDDLE = 127.0, 128  # of 8-bit weights; and the number that stands for an input of zero
-
-
-@dataclass(frozen=True)
-class LinearWeight:
-    """Holds the weight of a linear layer, and its bias if it has one."""
-
-    weight: Float[Tensor, "o i"]
-    bias: Float[Tensor, " o"] | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Returns the widths of outputs and inputs."""
-        outputs, inputs = self.weight.shape
-        return outputs, inputs
 
 
 def has_int8() -> bool:

@@ -18,7 +18,16 @@ from untold.prepared.linear_layouts import PanelLinear
 from untold.prepared.ragged_source import RaggedRows, RaggedSource
 from untold.prepared.row_attention import AttentionShape, native_past, native_sources
 
-__all__ = ["NativeStack", "StackLayer"]
+__all__ = ["NativeStack", "StackLayer", "StackShape"]
+
+_ACTIVATIONS = ("relu", "swish", "gelu")  # in the order of kernels.h
+
+
+class StackShape(NamedTuple):
+    """Says what all layers of a stack have in common."""
+
+    attention: AttentionShape
+    activation: str  # a key of ACTIVATIONS
 
 
 class StackLayer(NamedTuple):
@@ -29,24 +38,35 @@ class StackLayer(NamedTuple):
 
 
 class NativeStack:
-    """The layers of an encoder or a decoder, and its last norm."""
+    """The layers of an encoder or a decoder, and its last norm.
+
+    Without a last norm those of the sublayers come after them. All norms have the same epsilon.
+    """
 
     def __init__(
         self,
         kernels: Kernels,
         layers: Sequence[StackLayer],
-        last: nn.LayerNorm,
-        shape: AttentionShape,
+        last: nn.LayerNorm | None,
+        shape: StackShape,
     ) -> None:
-        self._kernels, self._width, self._heads = kernels, shape.width, shape.heads
+        self._kernels, (self._width, self._heads, *_) = kernels, shape.attention
         self._linears = [layer.linears for layer in layers]  # the structures point into them
         self._norms: list[Tensor] = []
-        self._shape = Shape(shape.width, shape.heads, len(layers), last.eps)
+        self._shape = Shape(
+            width=self._width,
+            heads=self._heads,
+            layers=len(layers),
+            eps=layers[0].norms[0].eps,
+            norms_after=last is None,
+            activation=_ACTIVATIONS.index(shape.activation),
+        )
         rows = [
             ([each.structure for each in layer.linears], [self._norm(each) for each in layer.norms])
             for layer in layers
         ]
-        self._layers, self._last = Layers.of(rows), self._norm(last)
+        self._layers = Layers.of(rows)
+        self._last = Norm() if last is None else self._norm(last)
         self._widest = max(each.outputs for layer in layers for each in layer.linears)
 
     def decode(
@@ -61,7 +81,7 @@ class NativeStack:
 
         Also returns the mean shares of the layer `explained`, if there is one.
         """
-        rows, length = len(x), source.rows.longest
+        rows, length = len(x), source.attended.longest
         states = torch.empty_like(x)
         means = x.new_empty(rows, length) if explained >= 0 else None
         room, _kept = self._room(rows, max(memory.length, length))
@@ -70,7 +90,7 @@ class NativeStack:
             self._layers,
             ctypes.byref(self._last),
             ctypes.byref(native_past(memory, place)),
-            ctypes.byref(native_sources(source, rows)),
+            ctypes.byref(native_sources(source, source.attended, rows)),
             ctypes.byref(room),
             x.data_ptr(),
             states.data_ptr(),

@@ -9,7 +9,7 @@ from torch import Tensor
 from untold.errors import UntoldError
 from untold.models.backbone import Source
 from untold.models.seq2seq import Outputs, Seq2Seq, Signals, Step
-from untold.models.transformer import Transformer
+from untold.models.transformer_parts import TransformerParts
 from untold.prepared.hypothesis_memory import HypothesisMemory
 from untold.prepared.linear_layouts import has_int8
 from untold.prepared.prepared_routing import PreparedRouting
@@ -38,12 +38,12 @@ class PreparedModel:
     It copies weights: whoever changes those of the model prepares it again (`is_current`).
     """
 
-    def __init__(self, model: Seq2Seq, *, int8: bool = False) -> None:
-        assert isinstance(model.backbone, Transformer)
+    def __init__(self, model: Seq2Seq, parts: TransformerParts, *, int8: bool = False) -> None:
         self.model = model
-        self._versions = _versions(model)
+        self._versions, self._first = _versions(model), len(parts.target_before)
         with torch.inference_mode():
-            self._backbone = PreparedTransformer(model.backbone, int8=int8)
+            output = model.backbone.output_layer()
+            self._backbone = PreparedTransformer(parts, output, int8=int8)
             self._routing = None
             if model.past_future is not None and model.copy_layer is None:
                 self._routing = PreparedRouting.of(model.past_future, model.output_embedding())
@@ -69,7 +69,7 @@ class PreparedModel:
 
     def start(self, source: RaggedSource, beams: int) -> PreparedState:
         """Creates the memory of `beams` empty hypotheses for each sentence."""
-        return PreparedState(self._backbone.start(len(source.states) * beams))
+        return PreparedState(self._backbone.start(source, beams))
 
     def step(
         self,
@@ -82,7 +82,7 @@ class PreparedModel:
         """Scores the next token of every hypothesis after reading its token `last`."""
         decoded, memory = self._backbone.step(source, last, state.memory, attention=attention)
         if self._routing is None:
-            begins = state.memory.length == 0
+            begins = state.memory.length == self._first
             read = self.model.read_step(source, last, decoded, state.covered, begins=begins)
             logits = self._logits(read.holistic)
             logits = logits if read.copied is None else read.copied.mix(logits)
@@ -117,18 +117,18 @@ class PreparedModel:
         return self._backbone.logits(holistic.view(b * n, -1)).view(b, n, -1)
 
 
+@torch.inference_mode()
 def prepare(model: Seq2Seq, *, int8: bool = False) -> PreparedModel | Seq2Seq:
     """Prepares a Transformer on a CPU in fp32; returns other models as they are, but for int8."""
-    weight = model.output_embedding()
-    is_transformer = type(model.backbone) is Transformer
-    if is_transformer and weight.device.type == "cpu" and weight.dtype == torch.float32:
+    weight, parts = model.output_embedding(), model.backbone.parts()
+    if parts is not None and weight.device.type == "cpu" and weight.dtype == torch.float32:
         if int8 and not has_int8():
             raise UntoldError(
                 "decode.int8: nothing multiplies 8-bit numbers on this machine: leave it out"
             )
-        return PreparedModel(model, int8=int8)
+        return PreparedModel(model, parts, int8=int8)
     if int8:
-        kind = f"{weight.dtype} on {weight.device.type}" if is_transformer else "another backbone"
+        kind = "another backbone" if parts is None else f"{weight.dtype} on {weight.device.type}"
         raise UntoldError(
             f"decode.int8 is for Transformers in float32 on a CPU, and this model is {kind}: "
             "leave it out"

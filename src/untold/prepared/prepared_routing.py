@@ -146,7 +146,7 @@ class PreparedRouting:
         room = torch.empty(3 * (1 + len(self._categories)) * length)
         kernels.route(
             ctypes.byref(self._native_folded(source)),
-            ctypes.byref(native_sources(source, b * n)),
+            ctypes.byref(native_sources(source, source.rows, b * n)),
             ctypes.byref(RoutedRows(*inputs, *outputs)),
             b * n,
             room.data_ptr(),

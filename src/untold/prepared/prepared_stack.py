@@ -8,27 +8,22 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from untold.models.layers import ACTIVATIONS
+from untold.models.transformer_parts import LayerParts, LinearWeight
 from untold.native import load
 from untold.prepared.layout_choice import LaidOut
-from untold.prepared.linear_layouts import Apply, LinearWeight, PanelLinear
-from untold.prepared.native_stacks import NativeStack, StackLayer
-from untold.prepared.row_attention import AttentionShape
+from untold.prepared.linear_layouts import Apply, PanelLinear
+from untold.prepared.native_stacks import NativeStack, StackLayer, StackShape
 
-__all__ = ["LayerParts", "PreparedNorm", "PreparedStack", "Program"]
+__all__ = ["PreparedNorm", "PreparedStack", "Program"]
 
 _FEW = 8  # rows: the kernel reads weights of any size as fast as memory gives them
 _SOME = 32  # rows: it is as fast as oneDNN where the weights are small
 _FEW_THREADS = 2  # of torch, which are no faster than one of the kernel
 _SMALL = 4_000_000  # numbers in all weights: calling torch takes longer than computing
-
-
-class LayerParts(NamedTuple):
-    """Holds the modules of one layer in the order of their use."""
-
-    linears: Sequence[nn.Linear]
-    norms: Sequence[nn.LayerNorm]
 
 
 class PreparedNorm(NamedTuple):
@@ -53,25 +48,53 @@ class Program(NamedTuple):
 
 
 class PreparedStack:
-    """The layers of an encoder or a decoder, and the linear layer behind them."""
+    """The layers of an encoder or a decoder, and the linear layer behind them.
+
+    Without a `last_norm` the norms of the sublayers come after them.
+    """
 
     def __init__(
         self,
         layers: Sequence[LayerParts],
-        last_norm: nn.LayerNorm,
+        last_norm: nn.LayerNorm | None,
         last: LinearWeight,
-        shape: AttentionShape,
+        shape: StackShape,
         *,
         int8: bool,
     ) -> None:
         self._parts, self._last_module, self._shape = list(layers), last_norm, shape
-        weights = [LinearWeight(each.weight, each.bias) for own in layers for each in own.linears]
+        weights = [each for own in layers for each in own.linears]
         self._size = sum(each.weight.numel() for each in weights)
         self._linears = LaidOut([*weights, last], int8=int8)
         self._programs: dict[int, Program] = {}
         self._native: NativeStack | None = None
         self.norms = [[PreparedNorm.of(norm) for norm in own.norms] for own in layers]
-        self.last_norm = PreparedNorm.of(last_norm)
+        self.last_norm = None if last_norm is None else PreparedNorm.of(last_norm)
+        self._activate = ACTIVATIONS[shape.activation]
+        norms = [each for own in layers for each in own.norms]
+        norms += [] if last_norm is None else [last_norm]
+        # The kernel knows layers whose norms are alike.
+        self._is_common = bool(layers) and len({norm.eps for norm in norms}) == 1
+
+    def before(self, x: Float[Tensor, "r d"], norm: PreparedNorm) -> Float[Tensor, "r d"]:
+        """Applies the norm of a sublayer to what it reads, if norms come before."""
+        return x if self.last_norm is None else torch.layer_norm(x, *norm)
+
+    def after(self, x: Float[Tensor, "r d"], norm: PreparedNorm) -> Float[Tensor, "r d"]:
+        """Applies the norm of a sublayer to the sum that it leaves, if norms come after."""
+        return torch.layer_norm(x, *norm) if self.last_norm is None else x
+
+    def feed_forward(
+        self, x: Float[Tensor, "r d"], linears: tuple[Apply, ...], norm: PreparedNorm
+    ) -> Float[Tensor, "r d"]:
+        """Runs the last sublayer of a layer, whose last two linear layers it is."""
+        *_, inner, outer = linears
+        hidden = self._activate(inner(self.before(x, norm)))
+        return self.after(outer(hidden).add_(x), norm)
+
+    def end(self, x: Float[Tensor, "r d"]) -> Float[Tensor, "r d"]:
+        """Applies the norm after the last layer, if there is one."""
+        return x if self.last_norm is None else torch.layer_norm(x, *self.last_norm)
 
     def for_rows(self, rows: int) -> Program:
         """Returns the linear layers in the layouts that are fastest for so many rows."""
@@ -86,7 +109,7 @@ class PreparedStack:
     def whole(self, rows: int) -> NativeStack | None:
         """Returns the kernel that runs all layers at once, where that is faster; else None."""
         kernels, small = load(), self._size <= _SMALL
-        if kernels is None or not self._parts or rows > (_SOME if small else _FEW):
+        if kernels is None or not self._is_common or rows > (_SOME if small else _FEW):
             return None
         if not small and torch.get_num_threads() > _FEW_THREADS:
             return None

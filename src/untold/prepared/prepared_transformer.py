@@ -1,23 +1,25 @@
 """A Transformer without modules: every sublayer is a few calls on tensors that were laid out once.
 
-It computes what models/transformer.py computes, up to rounding, for translation alone: no dropout,
-no gradients. Rows are hypotheses or source positions, and none of them is padding. Few rows run
-through all layers in one call of a compiled kernel.
+It computes what the model does whose parts it was given, up to rounding, for translation alone: no
+dropout, no gradients. Rows are hypotheses or source positions, and none of them is padding. Few
+rows run through all layers in one call of a compiled kernel.
 """
-
-import math
-from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untold.models.backbone import Decoded
-from untold.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from untold.models.backbone import Decoded, OutputLayer
+from untold.models.transformer_parts import (
+    LinearWeight,
+    SourceFrame,
+    TransformerParts,
+    check_positions,
+)
 from untold.native import load
 from untold.prepared.hypothesis_memory import HypothesisMemory
-from untold.prepared.linear_layouts import LinearWeight
-from untold.prepared.prepared_stack import LayerParts, PreparedStack
+from untold.prepared.native_stacks import StackShape
+from untold.prepared.prepared_stack import PreparedStack
 from untold.prepared.ragged_source import RaggedRows, RaggedSource
 from untold.prepared.row_attention import AttentionShape, RowAttention
 
@@ -27,61 +29,54 @@ __all__ = ["PreparedTransformer"]
 class PreparedTransformer:
     """Encodes sentences and decodes step by step. It keeps copies of the weights, laid out anew."""
 
-    def __init__(self, backbone: Transformer, *, int8: bool = False) -> None:
-        encoder = cast("list[EncoderLayer]", list(backbone.encoder))
-        decoder = cast("list[DecoderLayer]", list(backbone.decoder))
-        self._d, self._aligning_layer = backbone.d_model, backbone.aligning_layer
-        self._source_embedding = backbone.source_embedding
-        self._target_embedding = backbone.target_embedding
-        shape = AttentionShape(self._d, decoder[0].heads, len(decoder))
-        self._attention = RowAttention(shape, load())
-        crosses = [layer.cross_attention for layer in decoder]
-        keys_values = LinearWeight(
-            torch.cat([cross.key_value.weight for cross in crosses]),
-            torch.cat([cross.key_value.bias for cross in crosses]),
-        )
+    def __init__(self, parts: TransformerParts, output: OutputLayer, *, int8: bool = False) -> None:
+        self._parts = parts
+        attention = AttentionShape(parts.width, parts.heads, len(parts.decoder))
+        shape = StackShape(attention, parts.activation)
+        self._attention = RowAttention(attention, load())
         self._encoding = PreparedStack(
-            [_encoder_parts(layer) for layer in encoder],
-            backbone.encoder_norm,
-            keys_values,
-            shape,
-            int8=int8,
+            parts.encoder, parts.encoder_norm, parts.keys_values, shape, int8=int8
         )
-        output = backbone.output_layer()
-        self._decoding = PreparedStack(
-            [_decoder_parts(layer) for layer in decoder],
-            backbone.decoder_norm,
-            LinearWeight(output.weight, output.bias),
-            shape,
-            int8=int8,
-        )
+        last = LinearWeight(output.weight, output.bias)
+        self._decoding = PreparedStack(parts.decoder, parts.decoder_norm, last, shape, int8=int8)
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> RaggedSource:
         """Computes source states, and the keys and values that each decoder layer attends to."""
-        rows = RaggedRows.of(mask)
-        x = rows.take(self._source_embedding(ids))
+        frame = self._parts.frame
+        framed, real = (ids, mask) if frame is None else frame.insert(ids, mask)
+        if self._parts.longest is not None:
+            check_positions(framed.shape[1], self._parts.longest)
+        rows = RaggedRows.of(real)
+        x = rows.take(self._parts.source_embedding(framed))
         stack, program = self._encoding, self._encoding.for_rows(len(x))
         whole = stack.whole(len(x))
         if whole is not None:
             states = whole.encode(x, rows)
         else:
-            for norms, (qkv, out, inner, outer) in zip(stack.norms, program.layers, strict=True):
-                context = self._attention.own(qkv(torch.layer_norm(x, *norms[0])), rows)
-                x = out(context).add_(x)
-                hidden = inner(torch.layer_norm(x, *norms[1])).relu_()
-                x = outer(hidden).add_(x)
-            states = torch.layer_norm(x, *stack.last_norm)
+            for norms, linears in zip(stack.norms, program.layers, strict=True):
+                qkv, out, *_ = linears
+                context = self._attention.own(qkv(stack.before(x, norms[0])), rows)
+                x = stack.after(out(context).add_(x), norms[0])
+                x = stack.feed_forward(x, linears, norms[1])
+            states = stack.end(x)
+        padded, first = rows.pad(states), 0 if frame is None else frame.first
         return RaggedSource(
-            rows.pad(states),
+            padded[:, first : first + ids.shape[1]].contiguous(),
             mask,
-            rows=rows,
+            rows=rows if frame is None else RaggedRows.of(mask),
+            attended=rows,
             keys_values=program.last(states),
             sentences=torch.arange(len(ids)),
         )
 
-    def start(self, rows: int) -> HypothesisMemory:
-        """Returns the memory of `rows` empty hypotheses."""
-        return HypothesisMemory.empty(rows, len(self._decoding.norms), 2 * self._d)
+    def start(self, source: RaggedSource, beams: int) -> HypothesisMemory:
+        """Returns the memory of empty hypotheses, which holds what is read before BOS."""
+        rows, layers = len(source.states) * beams, len(self._parts.decoder)
+        memory = HypothesisMemory.empty(rows, layers, 2 * self._parts.width)
+        for token in self._parts.target_before:
+            before = torch.full((len(source.states), beams), token)
+            _, memory = self.step(source, before, memory)
+        return memory
 
     def step(
         self,
@@ -92,16 +87,20 @@ class PreparedTransformer:
         attention: bool = False,
     ) -> tuple[Decoded, HypothesisMemory]:
         """Reads one token of each hypothesis; returns the memory that holds it, too."""
-        (b, n), position = last.shape, memory.length
-        x = self._embed(last.view(b * n), position)
+        (b, n), position, parts = last.shape, memory.length, self._parts
+        if parts.longest is not None:
+            check_positions(position + 1, parts.longest)
+        x = parts.target_embedding.at(last.view(b * n), position)
         memory, place = memory.grown()
-        explained = self._aligning_layer if attention else -1
+        explained = parts.aligning_layer if attention else -1
         whole = self._decoding.whole(b * n)
         if whole is not None:
             states, weights = whole.decode(x, memory, place, source, explained)
         else:
             states, weights = self._layers(x, memory, place, source, explained)
         shown = None if weights is None else weights.view(b, n, -1)
+        if shown is not None and parts.frame is not None:
+            shown = _without_frame(shown, parts.frame, source)
         return Decoded(states.view(b, n, -1), shown), memory
 
     def _layers(
@@ -116,36 +115,25 @@ class PreparedTransformer:
         stack, attend, weights = self._decoding, self._attention, None
         program = stack.for_rows(len(x))
         for number, (norms, linears) in enumerate(zip(stack.norms, program.layers, strict=True)):
-            qkv, out, query, cross_out, inner, outer = linears
-            context = attend.past(number, qkv(torch.layer_norm(x, *norms[0])), memory, place)
-            x = out(context).add_(x)
-            asked = query(torch.layer_norm(x, *norms[1]))
+            qkv, out, query, cross_out, *_ = linears
+            context = attend.past(number, qkv(stack.before(x, norms[0])), memory, place)
+            x = stack.after(out(context).add_(x), norms[0])
+            asked = query(stack.before(x, norms[1]))
             context, shown = attend.source(number, asked, source, explain=number == explained)
             weights = weights if shown is None else shown
-            x = cross_out(context).add_(x)
-            hidden = inner(torch.layer_norm(x, *norms[2])).relu_()
-            x = outer(hidden).add_(x)
-        return torch.layer_norm(x, *stack.last_norm), weights
-
-    def _embed(self, ids: Int[Tensor, " r"], position: int) -> Float[Tensor, "r d"]:
-        embedding = self._target_embedding
-        if position >= len(embedding.table):
-            return embedding(ids[:, None], position)[:, 0]
-        words = torch.embedding(embedding.embedding.weight, ids)
-        return torch.add(embedding.table[position], words, alpha=math.sqrt(self._d))
+            x = stack.after(cross_out(context).add_(x), norms[1])
+            x = stack.feed_forward(x, linears, norms[2])
+        return stack.end(x), weights
 
     def logits(self, readout: Float[Tensor, "r d"]) -> Float[Tensor, "r v"]:
         """Applies the output layer."""
         return self._decoding.for_rows(len(readout)).last(readout)
 
 
-def _encoder_parts(layer: EncoderLayer) -> LayerParts:
-    own, ffn = layer.attention, layer.ffn
-    linears = [own.qkv, own.out, ffn.inner, ffn.outer]
-    return LayerParts(linears, [layer.attention_norm, layer.ffn_norm])
-
-
-def _decoder_parts(layer: DecoderLayer) -> LayerParts:
-    own, cross, ffn = layer.self_attention, layer.cross_attention, layer.ffn
-    linears = [own.qkv, own.out, cross.query, cross.out, ffn.inner, ffn.outer]
-    return LayerParts(linears, [layer.self_norm, layer.cross_norm, layer.ffn_norm])
+def _without_frame(
+    weights: Float[Tensor, "b n f"], frame: SourceFrame, source: RaggedSource
+) -> Float[Tensor, "b n i"]:
+    """Leaves out the columns of the frame; the rest sums to one over the source again."""
+    own = weights[..., frame.first : frame.first + source.mask.shape[1]]
+    own = own.masked_fill(~source.mask[:, None], 0.0)
+    return own / own.sum(-1, keepdim=True).clamp(min=torch.finfo(own.dtype).tiny)

@@ -51,6 +51,7 @@ class RaggedSource(Source):
     """Holds what steps read of a batch; hypotheses name their sentence, and nothing is copied."""
 
     rows: RaggedRows = field(kw_only=True)
+    attended: RaggedRows = field(kw_only=True)  # with the frame around each source, if any
     keys_values: Float[Tensor, "r w"] = field(kw_only=True)  # of all layers
     sentences: Int[Tensor, " b"] = field(kw_only=True)  # those that go on
     folded: tuple[Tensor, ...] = ()  # for prepared routing, of all sentences

@@ -56,9 +56,9 @@ class RowAttention:
         """Attends to the source of each row; returns the heads' mean shares if they are wanted."""
         if self._kernels is None:
             return self._padded_source(layer, queries, source, explain)
-        out, length = torch.empty_like(queries), source.rows.longest
+        out, length = torch.empty_like(queries), source.attended.longest
         means = queries.new_empty(len(queries), length) if explain else None
-        sources = native_sources(source, len(queries))
+        sources = native_sources(source, source.attended, len(queries))
         shares = torch.empty(self.shape.heads * length)
         common = ctypes.byref(self.native), layer, queries.data_ptr(), ctypes.byref(sources)
         found = shares.data_ptr(), out.data_ptr(), None if means is None else means.data_ptr()
@@ -91,11 +91,12 @@ class RowAttention:
     ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r i"] | None]:
         d, beams = self.shape.width, len(queries) // len(source.sentences)
         chosen = source.keys_values[:, 2 * layer * d : 2 * (layer + 1) * d]
-        padded = source.rows.pad(chosen)[source.sentences].repeat_interleave(beams, 0)
+        real = source.attended.pad(torch.ones(len(chosen), dtype=torch.bool))[source.sentences]
+        padded = source.attended.pad(chosen)[source.sentences].repeat_interleave(beams, 0)
         keys, values = (self.shape.split(part).transpose(1, 2) for part in padded.split(d, -1))
         asked = self.shape.split(queries)[:, :, None]
         scores = (asked @ keys.mT) * (d // self.shape.heads) ** -0.5
-        real = source.mask.repeat_interleave(beams, 0)[:, None, None]
+        real = real.repeat_interleave(beams, 0)[:, None, None]
         shares = scores.masked_fill(~real, -torch.inf).softmax(-1)
         return (shares @ values).reshape(-1, d), shares[:, :, 0].mean(1) if explain else None
 
@@ -114,12 +115,12 @@ def native_past(memory: HypothesisMemory, place: int) -> Past:
     return Past(*addresses, numbers.shape[1], path.shape[1], memory.length - 1, place)
 
 
-def native_sources(source: RaggedSource, rows: int) -> Sources:
-    """Describes the sources of a step with so many rows."""
+def native_sources(source: RaggedSource, places: RaggedRows, rows: int) -> Sources:
+    """Describes the sources of a step with so many rows; `places` tells which rows are theirs."""
     sentences: Int[Tensor, " b"] = source.sentences
     return Sources(
         source.keys_values.data_ptr(),
-        source.rows.starts.data_ptr(),
+        places.starts.data_ptr(),
         sentences.data_ptr(),
         rows // len(sentences),
     )

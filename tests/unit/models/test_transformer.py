@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from toys import fill, toy_batch, toy_model, words
@@ -36,6 +37,32 @@ def reference(model, d_model=44, heads=11, d_ffn=19):
     copy(theirs.encoder, {"norm": ours.encoder_norm})
     copy(theirs.decoder, {"norm": ours.decoder_norm})
     return theirs
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("activation", "function"), [("relu", F.relu), ("gelu", F.gelu)])
+def test_norms_after_the_sublayers_are_those_of_torch_s_layers(activation, function):
+    model = toy_model(norm="post", activation=activation)
+    ours, batch = model.backbone, toy_batch([(4, 6), (1, 2), (3, 5)])
+    shape, mask = (44, 11, 19, 0.0, function), batch.source_mask
+    x, y = ours.source_embedding(batch.source), ours.target_embedding(batch.prefix)
+    for layer in ours.encoder:
+        their = nn.TransformerEncoderLayer(*shape, batch_first=True)
+        copy_attention(their.self_attn, layer.attention.qkv, None, layer.attention.out)
+        copy(their, {"norm1": layer.attention_end, "norm2": layer.ffn_end})
+        copy(their, {"linear1": layer.ffn.inner, "linear2": layer.ffn.outer})
+        x = their(x, src_key_padding_mask=~mask)
+    causal = nn.Transformer.generate_square_subsequent_mask(7).isinf()
+    for layer in ours.decoder:
+        their, cross = nn.TransformerDecoderLayer(*shape, batch_first=True), layer.cross_attention
+        copy_attention(their.self_attn, layer.self_attention.qkv, None, layer.self_attention.out)
+        copy_attention(their.multihead_attn, cross.query, cross.key_value, cross.out)
+        copy(their, {"norm1": layer.self_end, "norm2": layer.cross_end, "norm3": layer.ffn_end})
+        copy(their, {"linear1": layer.ffn.inner, "linear2": layer.ffn.outer})
+        y = their(y, x, tgt_mask=causal, memory_key_padding_mask=~mask)
+    states, real = model(batch.source, mask, batch.prefix).states, batch.target_mask
+    assert y.std() > 0.1  # the comparison has something to compare
+    torch.testing.assert_close(states[real], y[real], rtol=1e-4, atol=1e-4)
 
 
 def copy(theirs, modules):

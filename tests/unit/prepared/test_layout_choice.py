@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from untold.models.transformer_parts import LinearWeight
 from untold.prepared import layout_choice
 from untold.prepared.layout_choice import LaidOut, rows_class
 from untold.prepared.linear_layouts import (
@@ -12,7 +13,6 @@ from untold.prepared.linear_layouts import (
     FLOAT_LAYOUTS,
     INT8_PANELS,
     LAYOUTS,
-    LinearWeight,
 )
 
 LARGE, SMALL = (256, 160), (16, 16)
@@ -65,7 +65,7 @@ def test_the_fastest_layout_is_chosen_and_remembered(best, cache, monkeypatch):
 
 
 def test_what_is_remembered_is_not_measured_again(cache, monkeypatch):
-    slow_down(monkeypatch, "plain", "packed")
+    slow_down(monkeypatch, *(name for name in FLOAT_LAYOUTS if name != "transposed"))
     LaidOut(layers(LARGE)).for_rows(1)
     known = read(cache)
     made = slow_down(monkeypatch, "transposed")
@@ -109,6 +109,7 @@ def test_a_laid_out_weight_serves_all_numbers_of_rows_that_chose_its_layout(cach
 
 
 def test_large_weights_alone_become_8_bit_numbers(cache, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     made = []
     for name in LAYOUTS:
         plain = LAYOUTS[name]

@@ -4,13 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from untold.models.transformer_parts import LinearWeight
 from untold.native import load
 from untold.prepared.linear_layouts import (
     FLOAT_LAYOUTS,
     INT8,
     INT8_PANELS,
     LAYOUTS,
-    LinearWeight,
     has_int8,
     has_onednn_int8,
 )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from same_steps import assert_same_steps
 from toys import BOS, EOS, PAD, SEPARATORS, separator, toy_model
 from untold.config import DecodeConfig
 from untold.corpus.batching import pad_rows
@@ -30,6 +31,10 @@ FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
     "untied": {"tie_embeddings": False},
     "bias": {"output_bias": True},
+    "norms after": {"norm": "post"},
+    "norms after, gdr": {"norm": "post", "separator": separator("gdr-said")},
+    "swish": {"activation": "swish"},
+    "gelu": {"activation": "gelu", "norm": "post"},
     "copying": {"copying": True},
     "copying and gdr": {"copying": True, "separator": separator("gdr-said")},
     "one round": {"separator": separator("gdr-said", num_iterations=1)},
@@ -76,36 +81,7 @@ def test_steps_are_those_of_the_model(form, lengths):
     general = model(form)
     prepared = prepare(general)
     assert isinstance(prepared, PreparedModel)
-    ids, mask = sources(*lengths)
-    dice = random.Random(3)
-    with torch.inference_mode():
-        sides = [[side, side.encode(ids, mask)] for side in (general, prepared)]
-        states = [side.start(source, 1) for side, source in sides]
-        last, live = torch.full((len(lengths), 1), BOS), len(lengths)
-        for step in range(40):
-            found = [
-                side.step(source, last, state, attention=step % 2 == 0)
-                for (side, source), state in zip(sides, states, strict=True)
-            ]
-            _assert_same(*found)
-            beams, width = last.shape[1], 1 + step % 3
-            kept = [k for k in range(live) if live == 1 or step != 20 or k]
-            rows = [k * beams + dice.randrange(beams) for k in kept for _ in range(width)]
-            states = [each.state.select(torch.tensor(rows)) for each in found]
-            if len(kept) < live:
-                sides = [[side, source.select(torch.tensor(kept))] for side, source in sides]
-                live = len(kept)
-            last = torch.tensor([dice.randrange(4, SIZE) for _ in rows]).view(live, width)
-
-
-def _assert_same(one, other):
-    # The shaken weights amplify rounding: the general model is 1e-4 from double precision itself.
-    torch.testing.assert_close(one.logits, other.logits, rtol=1e-3, atol=3e-4)
-    for name in ("attention", "assignments", "copying"):
-        left, right = getattr(one, name), getattr(other, name)
-        assert (left is None) == (right is None), name
-        if left is not None:
-            torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)
+    assert_same_steps(general, prepared, sources(*lengths), BOS, range(4, SIZE))
 
 
 @pytest.mark.usefixtures("kernels")

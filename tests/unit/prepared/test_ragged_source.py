@@ -31,6 +31,7 @@ def test_sentences_that_go_on_are_named_and_not_copied():
         torch.arange(6.0).view(3, 2, 1),
         torch.ones(3, 2, dtype=torch.bool),
         rows=rows(2, 2, 2),
+        attended=rows(2, 2, 2),
         keys_values=torch.randn(6, 4),
         sentences=torch.arange(3),
     )

@@ -50,6 +50,7 @@ def test_each_hypothesis_attends_to_its_own_source(shape, lengths):
         torch.randn(*real.shape, shape.width),
         real,
         rows=RaggedRows.of(real),
+        attended=RaggedRows.of(real),
         keys_values=torch.randn(sum(lengths), 2 * shape.layers * shape.width),
         sentences=torch.arange(len(lengths)),
     )
