@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from untold.huggingface.conditional_generation import PastFutureForConditionalGeneration
+    from untold.huggingface.pretrained.conditional_generation import (
+        PastFutureForConditionalGeneration,
+    )
 
 __all__ = ["PastFutureForConditionalGeneration"]
 
@@ -18,4 +20,4 @@ __all__ = ["PastFutureForConditionalGeneration"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'untold.huggingface' has no attribute {name!r}")
-    return getattr(import_module("untold.huggingface.conditional_generation"), name)
+    return getattr(import_module("untold.huggingface.pretrained.conditional_generation"), name)

@@ -68,10 +68,11 @@ def folded_attention(
     value: Float[Tensor, "b k i e"],
     attention_mask: Bool[Tensor, "#b 1 #t i"],
     **options: Any,
-) -> tuple[Float[Tensor, "r t k e"], None]:
+) -> tuple[Float[Tensor, "r t k e"], Float[Tensor, "b k t i"] | None]:
     """Attends with r = b n queries over the keys of b sentences; n is 1 where nothing is folded.
 
-    `options` are those of transformers: scaling, dropout, and the position bias of T5.
+    `options` are those of transformers: scaling, dropout, output_attentions, and the position bias
+    of T5. Weights are returned where transformers asks for them.
     """
     dropout, scale = options.get("dropout", 0.0), options.get("scaling")
     bias: Tensor | None = options.get("position_bias")
@@ -84,16 +85,20 @@ def folded_attention(
     mask: Tensor = attention_mask
     if bias is not None:
         mask = bias.masked_fill(~attention_mask, -torch.inf)
-    shown = _SHOWN.get()
-    if shown is not None and shown.layer is module:
+    shown, weights, returned = _SHOWN.get(), None, bool(options.get("output_attentions"))
+    if returned or (shown is not None and shown.layer is module):
         scores = query @ key.transpose(2, 3) * (width**-0.5 if scale is None else scale)
-        scores = scores.masked_fill(~attention_mask, -torch.inf)
-        weights = scores.softmax(-1).mean(1)
-        shown.weights = weights.view(rows, length, -1)
+        if bias is not None:
+            scores = scores + bias
+        # Not -inf: where all is masked, weights are even, as transformers has them, and not NaN.
+        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1)
+        if shown is not None and shown.layer is module:
+            shown.weights = weights.mean(1).view(rows, length, -1)
     output = F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
     )
     if is_folded:
         output = output.view(sentences, heads, -1, length, width).transpose(1, 2)
         output = output.reshape(rows, heads, length, width)
-    return output.transpose(1, 2).contiguous(), None
+    return output.transpose(1, 2).contiguous(), weights if returned else None

@@ -6,151 +6,26 @@ read, such as language codes, is inserted here, and its rows and columns are hid
     encoder reads   source_before x EOS source_after
     decoder reads   target_before BOS y
 
-Where the families differ is in `_FAMILIES`.
+Where the families differ is in `architecture_families`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from untold.config import ModelConfig
-from untold.config.section import as_tuple
 from untold.errors import UntoldError, shorten
+from untold.huggingface.architecture_families import FAMILIES, refuse_architecture
 from untold.huggingface.folded_attention import register_folded_attention, showing
+from untold.huggingface.huggingface_config import HuggingFaceConfig
 from untold.huggingface.transformers_extra import import_transformers, quiet
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
+from untold.models.transformer_parts import SourceFrame, TransformerParts, check_positions
 
-__all__ = ["HuggingFaceBackbone", "HuggingFaceConfig", "HuggingFaceState", "refuse_architecture"]
-
-TokenIds = Annotated[
-    tuple[Annotated[int, Field(ge=0, le=100_000_000)], ...], BeforeValidator(as_tuple)
-]
-LanguageCode = Annotated[str, Field(max_length=100)]
-
-
-class HuggingFaceConfig(ModelConfig):
-    """The settings of a Hugging Face encoder-decoder; `--init hf:PATH` fills most of them in."""
-
-    backbone: str = "huggingface"
-    source_language: LanguageCode = ""
-    """The code of the source language as the tokenizer writes it, for multilingual models."""
-    target_language: LanguageCode = ""
-    """The code of the target language as the tokenizer writes it, for multilingual models."""
-    source_prefix: Annotated[str, Field(max_length=1000)] = ""
-    """Text that the encoder reads before every source, such as the task of a T5."""
-    architecture: dict[str, Any] = Field(default_factory=dict)
-    """The configuration of the Hugging Face model; --init hf:PATH fills it in."""
-    source_before: TokenIds = ()
-    """Ids that the encoder reads before a source; --init hf:PATH fills them in."""
-    source_after: TokenIds = ()
-    """Ids that the encoder reads after the end of a source; --init hf:PATH fills them in."""
-    target_before: TokenIds = ()
-    """Ids that the decoder reads before the beginning; --init hf:PATH fills them in."""
-
-    @property
-    def d_model(self) -> int:
-        """Returns the width of the states."""
-        return self.architecture.get("d_model", 0)
-
-    @property
-    def decoder_layers(self) -> int:
-        """Counts the layers of the decoder."""
-        names = ("decoder_layers", "num_decoder_layers", "num_layers")
-        return next((self.architecture[n] for n in names if self.architecture.get(n)), 0)
-
-    @property
-    def longest(self) -> int | None:
-        """Counts the positions of a side, with all that is read there; None means any number."""
-        return self.architecture.get("max_position_embeddings")
-
-    @property
-    def most_tokens(self) -> int | None:
-        """Counts the pieces of text that fit the positions, beside BOS or EOS and the frame."""
-        if self.longest is None:
-            return None
-        frames = len(self.source_before) + len(self.source_after), len(self.target_before)
-        return max(1, self.longest - max(frames) - 1)
-
-    def starting_from(self, other: ModelConfig) -> "HuggingFaceConfig":
-        """Takes over all that describes the other model; what was written out here stays."""
-        if not isinstance(other, HuggingFaceConfig):
-            raise UntoldError(
-                f'model.backbone = "huggingface" cannot start from a model with the backbone '
-                f"{other.backbone}: give --init hf:PATH"
-            )
-        described = ("architecture", "source_before", "source_after", "target_before")
-        chosen = ("source_language", "target_language", "source_prefix", "dropout", "output_bias")
-        names = (*described, *(name for name in chosen if name not in self.model_fields_set))
-        for name in ("source_language", "target_language", "source_prefix"):
-            asked, there = getattr(self, name), getattr(other, name)
-            if name in self.model_fields_set and asked != there:
-                raise UntoldError(
-                    f"model.{name} = {shorten(asked)}: the model of --init has {shorten(there)!r}: "
-                    "leave it out"
-                )
-        if other.output_bias and not self.output_bias and "output_bias" in self.model_fields_set:
-            raise UntoldError(
-                "model.output_bias = false: the model of --init has one: leave it out"
-            )
-        return self.model_copy(update={name: getattr(other, name) for name in names})
-
-    def describe(self) -> dict[str, str]:
-        """Describes the model for `untold info`."""
-        names = self.architecture.get("architectures") or ["no model yet"]
-        described = {"wraps": shorten(names[0])}
-        if self.architecture:
-            described["shape"] = f"d_model {self.d_model}, decoder_layers {self.decoder_layers}"
-        if self.target_language:
-            described["reads and writes"] = f"{self.source_language} -> {self.target_language}"
-        return described
-
-
-@dataclass(frozen=True)
-class _ArchitectureFamily:
-    """Says where a family of models keeps what the adapter needs."""
-
-    cross_attentions: Callable[[Any], list[nn.Module]]  # of a decoder, one for each layer
-    keys: str
-    values: str
-    heads: str
-    dropout: str  # a key of its configuration
-
-
-def _bart_attentions(decoder: Any) -> list[nn.Module]:
-    return [layer.encoder_attn for layer in decoder.layers]
-
-
-def _t5_attentions(decoder: Any) -> list[nn.Module]:
-    return [block.layer[1].EncDecAttention for block in decoder.block]
-
-
-_BART = _ArchitectureFamily(_bart_attentions, "k_proj", "v_proj", "num_heads", "dropout")
-_FAMILIES: Mapping[str, _ArchitectureFamily] = {
-    "marian": _BART,
-    "bart": _BART,
-    "mbart": _BART,
-    "m2m_100": _BART,
-    "t5": _ArchitectureFamily(_t5_attentions, "k", "v", "n_heads", "dropout_rate"),
-}
-
-
-def refuse_architecture(architecture: Mapping[str, Any], where: str) -> None:
-    """Refuses models that the adapter does not know, in one sentence."""
-    kind = architecture.get("model_type")
-    if kind in _FAMILIES:
-        return
-    known = "Marian, BART, mBART, M2M100 (NLLB) and T5"
-    if not architecture.get("is_encoder_decoder"):
-        raise UntoldError(
-            f"{where}: {shorten(kind)} is no encoder-decoder, and past and future need a source: "
-            f"choose one of {known}"
-        )
-    raise UntoldError(f"{where}: {shorten(kind)} is not supported: choose one of {known}")
+__all__ = ["HuggingFaceBackbone", "HuggingFaceState"]
 
 
 @dataclass(frozen=True)
@@ -172,7 +47,7 @@ class HuggingFaceState:
 
 
 class HuggingFaceBackbone(Backbone):
-    """Wraps Marian, BART, mBART, M2M100, NLLB or T5."""
+    """Wraps Marian, BART, mBART, M2M100, NLLB, Pegasus or T5."""
 
     config_class: ClassVar = HuggingFaceConfig
 
@@ -191,7 +66,7 @@ class HuggingFaceBackbone(Backbone):
                 'model.backbone = "huggingface" needs a model to wrap: give --init hf:PATH'
             )
         refuse_architecture(config.architecture, "model.architecture")
-        self.family = _FAMILIES[config.architecture["model_type"]]
+        self.family = FAMILIES[config.architecture["model_type"]]
         self.model = _build(config, vocabularies) if model is None else model
         _fix_positions(self.model)
         self.model.set_attn_implementation(register_folded_attention())
@@ -214,6 +89,8 @@ class HuggingFaceBackbone(Backbone):
         self._check_length(ids.shape[1])
         read = self.model.get_encoder()(input_ids=ids, attention_mask=real[:, None, None])
         states, memory = read.last_hidden_state, [real]
+        if self.training and self.model.is_gradient_checkpointing:
+            return Source(states, real, (real, states))  # its layers make their own keys
         for each in self._cross_attentions():
             memory += [self._project(each, name, states) for name in self._key_names]
         return Source(states, real, tuple(memory))
@@ -246,7 +123,7 @@ class HuggingFaceBackbone(Backbone):
         attention: bool = False,
     ) -> tuple[Decoded, HuggingFaceState]:
         """Reads one more token of every hypothesis; at the beginning also what goes before it."""
-        assert isinstance(state, HuggingFaceState)
+        assert isinstance(state, HuggingFaceState) and len(source.memory) > 2
         ids = last.reshape(-1, 1)
         if not state.layers:
             ids = self._begin(ids)
@@ -262,6 +139,13 @@ class HuggingFaceBackbone(Backbone):
     def output_embedding(self) -> Float[Tensor, "v o"]:
         """Returns the weight of the output layer."""
         return self.model.get_output_embeddings().weight
+
+    def parts(self) -> TransformerParts | None:
+        """Describes a model of BART's family; a T5 has other parts."""
+        if self.family.parts is None:
+            return None
+        frame = SourceFrame(self._frame, len(self.before)) if self.before or self.after else None
+        return self.family.parts(self.model, frame, self.target_before)
 
     @property
     def _key_names(self) -> tuple[str, str]:
@@ -312,20 +196,19 @@ class HuggingFaceBackbone(Backbone):
         known, length = state.length, ids.shape[1]
         self._check_length(known + length)
         causal = torch.ones(length, known + length, dtype=torch.bool, device=ids.device)
-        cross, layers = source.memory[1:], self._cross_attentions()
-        cache = _cache(state.layers, tuple(zip(cross[::2], cross[1::2], strict=True)))
+        known_source, layers = _known_source(source, state), self._cross_attentions()
         # The layer before the last: its attention follows word alignments best.
         shown_layer = layers[max(0, len(layers) - 2)] if attention else None
         with showing(shown_layer) as shown:
             read = self.model.get_decoder()(
                 input_ids=ids,
                 attention_mask=causal.tril(known)[None, None],
-                encoder_hidden_states=source.states,  # only its presence counts: keys are cached
-                encoder_attention_mask=source.memory[0][:, None, None],
-                past_key_values=cache,
+                **known_source,
             )
         weights = None if shown is None else self._visible(shown.weights, source)
-        kept = tuple((each.keys, each.values) for each in cache.self_attention_cache.layers)
+        cache = known_source["past_key_values"]
+        own = () if cache is None else cache.self_attention_cache.layers
+        kept = tuple((each.keys, each.values) for each in own)
         return read.last_hidden_state, weights, HuggingFaceState(kept)
 
     def _visible(
@@ -340,11 +223,8 @@ class HuggingFaceBackbone(Backbone):
         return own / own.sum(-1, keepdim=True).clamp(min=tiny)
 
     def _check_length(self, length: int) -> None:
-        if self.longest is not None and length > self.longest:
-            raise UntoldError(
-                f"{length} tokens with all that the model adds: its positions end at "
-                f"{self.longest}: divide the text, or lower data.max_tokens and decode.max_length"
-            )
+        if self.longest is not None:
+            check_positions(length, self.longest)
 
 
 def _build(config: HuggingFaceConfig, vocabularies: tuple[int, int]) -> Any:
@@ -360,12 +240,13 @@ def _build(config: HuggingFaceConfig, vocabularies: tuple[int, int]) -> Any:
         raise UntoldError(
             f"{shorten(architecture['model_type'])} has one vocabulary, not {source} and {target}"
         )
-    architecture[_FAMILIES[architecture["model_type"]].dropout] = config.dropout
+    architecture[FAMILIES[architecture["model_type"]].dropout] = config.dropout
     transformers = import_transformers()
     try:
         with quiet():
             settings = transformers.AutoConfig.for_model(**architecture)
-            return transformers.AutoModelForSeq2SeqLM.from_config(settings, dtype=torch.float32)
+            kind = torch.get_default_dtype()  # which from_pretrained sets
+            return transformers.AutoModelForSeq2SeqLM.from_config(settings, dtype=kind)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UntoldError(
             f"model.architecture: transformers cannot build it: {shorten(error, 200)}"
@@ -380,6 +261,20 @@ def _fix_positions(model: Any) -> None:
             values = make().to(module.weight.device)
             del module.weight
             module.register_buffer("weight", values, persistent=False)
+
+
+def _known_source(source: Source, state: HuggingFaceState) -> dict[str, Any]:
+    """Returns what a decoder is given of its source: keys and values, or the states alone.
+
+    The latter is for layers that are checkpointed: they compute all anew, and drop any cache.
+    """
+    real, *cross = source.memory
+    given = {"encoder_attention_mask": real[:, None, None], "use_cache": len(cross) > 1}
+    if len(cross) == 1:
+        return given | {"encoder_hidden_states": cross[0], "past_key_values": None}
+    cache = _cache(state.layers, tuple(zip(cross[::2], cross[1::2], strict=True)))
+    # Of the states only their presence counts.
+    return given | {"encoder_hidden_states": source.states, "past_key_values": cache}
 
 
 def _cache(own: Sequence[tuple[Tensor, Tensor]], cross: Sequence[tuple[Tensor, Tensor]]) -> Any:

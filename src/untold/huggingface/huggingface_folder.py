@@ -16,11 +16,9 @@ from torch import Tensor, nn
 from untold.config import Config, parse_config
 from untold.corpus.batching import pad_rows
 from untold.errors import UntoldError, shorten
-from untold.huggingface.huggingface_backbone import (
-    HuggingFaceBackbone,
-    HuggingFaceConfig,
-    refuse_architecture,
-)
+from untold.huggingface.architecture_families import refuse_architecture
+from untold.huggingface.huggingface_backbone import HuggingFaceBackbone
+from untold.huggingface.huggingface_config import HuggingFaceConfig
 from untold.huggingface.huggingface_tokenizer import (
     HuggingFaceTokenizers,
     TokenizerUse,
@@ -63,17 +61,20 @@ def read_folder(name: str, settings: Mapping[str, Any]) -> HuggingFaceFolder:
     transformers = import_transformers()
     try:
         with quiet():
-            stock = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            stock, loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(
                 name,
                 dtype=torch.float32,
                 attn_implementation="eager",
                 use_safetensors=True,  # other files could run code
                 trust_remote_code=False,
+                output_loading_info=True,
             )
     except _ERRORS as error:
         raise UntoldError(
             f"{where}: transformers cannot read its weights: {shorten(error, 200)}"
         ) from None
+    if missing := sorted(loaded["missing_keys"]):  # transformers would draw them at random
+        raise UntoldError(f"{where}: its weights lack {missing[0]}: name a folder with all of them")
     asked = {each: str(value) for each, value in settings.items()}
     return wrap_model(stock.eval(), read_tokenizer(name), asked, where)
 

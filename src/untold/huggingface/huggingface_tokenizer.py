@@ -74,6 +74,11 @@ class HuggingFaceTokenizer:
         others = (known | unused).difference((pad, unk, bos, eos))
         return SpecialIds(pad, unk, bos, eos, tuple(sorted(others)))
 
+    @property
+    def largest_id(self) -> int:
+        """Returns the largest id that a token has; rows behind it stand for nothing."""
+        return max(self._vocabulary.values())
+
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the vocabulary, the kind of tokenizer, its framing or its cuts do."""
@@ -205,6 +210,7 @@ class _Shared:
         self._codes = _language_codes(tokenizer)
         self._choose_languages()
         self.framing = self._find_framing()
+        self._refuse_cut_tokens()
 
     @property
     def is_separate(self) -> bool:
@@ -277,6 +283,18 @@ class _Shared:
                 )
             if is_multilingual:
                 setattr(self.tokenizer, name, code)
+
+    def _refuse_cut_tokens(self) -> None:
+        """Refuses words that were added to a tokenizer which does not find them without frames."""
+        added = sorted(set(map(str, self.tokenizer.get_added_vocab())) - self.control_tokens)
+        known = self.vocabulary(is_target=False)
+        rows = self.encode(added, is_target=False) if added else []
+        for token, row in zip(added, rows, strict=True):
+            if known.get(token) not in row:
+                raise UntoldError(
+                    f"{self.where}: its tokenizer was given the token {shorten(token)}, which a "
+                    f"{type(self.tokenizer).__name__} cuts into pieces here: leave it out"
+                )
 
     def _find_framing(self) -> Framing:
         """Finds what the tokenizer puts around a text by encoding one with and without it."""

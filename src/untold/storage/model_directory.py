@@ -2,13 +2,15 @@
 
 A folder of transformers that holds past and future (`untold.huggingface`) has its settings in
 untold.json, because config.json belongs to transformers; other files may lie beside those of the
-manifest. A calibrated model also has calibration.json. A path that begins with `hf:` names a
-Hugging Face folder, or a model of the hub, which is read as it is.
+manifest, and weights may be in several files, which model.safetensors.index.json names. A
+calibrated model also has calibration.json. A path that begins with `hf:` names a Hugging Face
+folder, or a model of the hub, which is read as it is.
 
 Nothing in a model directory is ever executed, and every file is checked against the manifest before
 it is used.
 """
 
+import json
 import os
 import re
 import shutil
@@ -37,6 +39,7 @@ __all__ = [
     "CONFIG",
     "OWN_CONFIG",
     "WEIGHTS",
+    "WEIGHT_INDEX",
     "TrainedModel",
     "absolute_model",
     "add_calibration",
@@ -51,14 +54,17 @@ __all__ = [
     "run_of",
     "save_model",
     "step_directories",
+    "weight_files",
     "write_tensors",
 ]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+WEIGHT_INDEX = "model.safetensors.index.json"  # names the files of weights that were divided
 OWN_CONFIG = "untold.json"  # of a folder whose config.json is that of transformers
 CALIBRATION = "calibration.json"
 BEST, CHECKPOINTS = "best", "checkpoints"
 _HUGGING_FACE = "hf:"
+_SHARD = re.compile(r"[\w.-]+\.safetensors")
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")  # how safetensors, which is Rust, cites errno
 
 
@@ -188,6 +194,19 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UntoldError(f"{path}: not a readable safetensors file: {error}") from None
 
 
+def weight_files(directory: Path) -> list[str]:
+    """Names the files that hold the weights: one, or several that an index names."""
+    if (directory / WEIGHTS).exists() or not (directory / WEIGHT_INDEX).exists():
+        return [WEIGHTS]
+    try:
+        names = list(json.loads(_read_text(directory / WEIGHT_INDEX))["weight_map"].values())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        names = []
+    if not names or not all(isinstance(each, str) and _SHARD.fullmatch(each) for each in names):
+        raise UntoldError(f"{directory}: {WEIGHT_INDEX} names no files of weights")
+    return sorted(set(names))
+
+
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Writes a safetensors file; a full disk is an OSError here, as for any other file."""
     try:
@@ -228,7 +247,9 @@ def step_directories(parent: Path) -> list[Path]:
 
 def load_weights(model: Seq2Seq, directory: Path) -> None:
     """Loads the weights of a directory, whose names and shapes must be those of the model."""
-    tensors, parameters = read_tensors(directory / WEIGHTS), dict(model.named_parameters())
+    parameters, tensors = dict(model.named_parameters()), {}
+    for name in weight_files(directory):
+        tensors |= read_tensors(directory / name)
     if missing := parameters.keys() - tensors.keys():
         raise UntoldError(f"{directory}: {WEIGHTS} lacks {sorted(missing)[0]}")
     buffers = dict(model.named_buffers()).keys()  # which transformers saves, and nothing reads

@@ -5,17 +5,27 @@ import importlib
 import re
 import subprocess
 import sys
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
 from huggingface_toys import FAMILIES, make_model, make_tokenizer, save_folder, wrapped
+from pretrained_toys import (
+    TARGETS,
+    TEXTS,
+    build,
+    inputs,
+    logits,
+    make_trainer,
+    shared,
+    talkative,
+    talking,
+    without_dropout,
+)
 from untold.errors import UntoldError
-from untold.huggingface.conditional_generation import PastFutureForConditionalGeneration
-from untold.huggingface.coverage_cache import CoverageLayer
+from untold.huggingface.pretrained.conditional_generation import PastFutureForConditionalGeneration
+from untold.huggingface.pretrained.coverage_cache import CoverageLayer
 from untold.huggingface.transformers_extra import import_transformers, quiet
 from untold.models.past_future import PastFuture
 from untold.models.seq2seq import Seq2Seq
@@ -24,59 +34,12 @@ from untold.training.losses.objective import Objective
 from untold.translator import load
 
 ROOT = Path(__file__).parents[3]
-TEXTS = ["the naïve cat sees 日本 🙂 .", "a dog reads"]
-TARGETS = ["die Katze sieht 日本 .", "ein Hund liest das alte Buch"]
-SMALL = {"d_capsule": 7, "lexicon": 5}
 UNDRAWN = {"bow_share": 1.0, "vocabulary_share": 1.0, "counterfactual": 0.0}
 
 
 @pytest.fixture(params=FAMILIES)
 def family(request):
     return request.param
-
-
-def build(family, **settings):
-    """A model on a copy of the backbone; its fusion is not zero, so that capsules change logits."""
-    found = wrapped(family)
-    found = replace(found, model=copy.deepcopy(found.model))
-    torch.manual_seed(3)
-    return PastFutureForConditionalGeneration.from_wrapped(found, SMALL | settings)
-
-
-def talkative(model):
-    torch.nn.init.normal_(model.past_future.fusion.transform.weight, std=0.5)
-    return model
-
-
-def without_dropout(model):
-    """Leaves no dropout: its masks have the shape of the frame, which differs from ours."""
-    for module in model.modules():
-        for name in ("p", "dropout", "attention_dropout", "activation_dropout"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
-    return model
-
-
-@cache
-def talking(family):
-    """A model that the tests share, and leave as it is."""
-    torch.manual_seed(5)
-    return talkative(build(family))
-
-
-def inputs(model, *, with_labels=True):
-    tokenizer = model.tokenizer
-    read = tokenizer(TEXTS, text_target=TARGETS, padding=True, return_tensors="pt")
-    labels = read["labels"].masked_fill(read["labels"] == tokenizer.pad_token_id, -100)
-    found = {"input_ids": read["input_ids"], "attention_mask": read["attention_mask"]}
-    return found | ({"labels": labels} if with_labels else {})
-
-
-@torch.no_grad()
-def logits(model):
-    given = inputs(model)
-    prefix = model.prepare_decoder_input_ids_from_labels(given.pop("labels"))
-    return model(**given, decoder_input_ids=prefix).logits
 
 
 def test_loss_and_every_gradient_are_those_of_our_objective(family):
@@ -212,14 +175,6 @@ def test_one_folder_serves_transformers_and_our_commands(family, tmp_path):
     )
 
 
-def shared(model):
-    """The names of the weights that are one tensor."""
-    groups = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        groups.setdefault(parameter.data_ptr(), []).append(name)
-    return sorted(names for names in groups.values() if len(names) > 1)
-
-
 def test_a_folder_that_was_damaged_is_refused(tmp_path):
     with quiet():
         talking("marian").save_pretrained(tmp_path)
@@ -245,37 +200,6 @@ def test_a_frozen_model_trains_new_parameters_alone(tmp_path):
     assert torch.equal(logits(model.eval()), before)
 
 
-def make_trainer(model, folder, batch=2, accumulate=1, **others):
-    """A trainer that makes one update over four pairs."""
-    transformers, tokenizer = import_transformers(), model.tokenizer
-    by_generation = {"predict_with_generate": others.pop("generates", False)}
-    settings = transformers.Seq2SeqTrainingArguments(
-        str(folder),
-        max_steps=1,
-        per_device_train_batch_size=batch,
-        gradient_accumulation_steps=accumulate,
-        optim="sgd",
-        learning_rate=0.1,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        generation_max_length=12,
-        **by_generation,
-    )
-    pairs = zip([*TEXTS, *TARGETS], [*TARGETS, *TEXTS], strict=True)
-    rows = [tokenizer(source, text_target=target) for source, target in pairs]
-    return transformers.Seq2SeqTrainer(
-        model,
-        settings,
-        train_dataset=rows,
-        eval_dataset=rows[:2],
-        data_collator=transformers.DataCollatorForSeq2Seq(tokenizer, model=model),
-        **others,
-    )
-
-
 @pytest.mark.parametrize("generates", [False, True])
 def test_the_trainer_evaluates_and_gets_no_outputs_that_it_did_not_ask_for(tmp_path, generates):
     model, seen = build("marian"), []
@@ -284,7 +208,9 @@ def test_the_trainer_evaluates_and_gets_no_outputs_that_it_did_not_ask_for(tmp_p
         seen.append(predicted.predictions.shape)
         return {}
 
-    trainer = make_trainer(model, tmp_path, generates=generates, compute_metrics=count)
+    trainer = make_trainer(
+        model, tmp_path, {"predict_with_generate": generates}, compute_metrics=count
+    )
     losses = [trainer.evaluate()["eval_loss"] for _ in range(2)]
     assert losses[0] == losses[1]  # evaluation draws the same numbers every time
     if generates:
@@ -295,9 +221,13 @@ def test_the_trainer_evaluates_and_gets_no_outputs_that_it_did_not_ask_for(tmp_p
 
 def test_accumulation_changes_neither_the_loss_nor_the_update(tmp_path):
     models = [without_dropout(build("nllb", **UNDRAWN)) for _ in range(2)]
+    sizes = [
+        {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulate}
+        for batch, accumulate in ((4, 1), (1, 4))
+    ]
     one, four = (
-        make_trainer(model, tmp_path, batch, accumulate).train().training_loss
-        for model, (batch, accumulate) in zip(models, ((4, 1), (1, 4)), strict=True)
+        make_trainer(model, tmp_path, chosen).train().training_loss
+        for model, chosen in zip(models, sizes, strict=True)
     )
     assert one == pytest.approx(four, rel=1e-4)
     for (name, ours), theirs in zip(
@@ -386,7 +316,6 @@ def foreign(model, given):
         (lambda: build("marian", kind="none"), "separates nothing"),
         (lambda: build("marian", bow_weight=-1.0), "bow_weight"),
         (lambda: build("marian").train()(**without_target(None, given_to_train())), "label_smoo"),
-        (lambda: talking("marian").resize_token_embeddings(7), "resize the backbone"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(act, words):

@@ -8,6 +8,7 @@ import torch
 from fuzz.in_process import run_in_process
 from huggingface_toys import LINES, save_folder
 from toys import weights
+from untold.prepared.linear_layouts import has_int8
 from untold.storage.model_directory import load_model
 from untold.translator import load
 
@@ -137,6 +138,13 @@ def test_words_of_an_explanation_are_those_of_the_text(folder):
     assert all(f'"{word}"' in words for word in ("the", "naïve", "cat", "sees", "🙂", ".")), words
 
 
+@pytest.mark.skipif(not has_int8(), reason="nothing multiplies 8-bit numbers here")
+def test_8_bits_translate(folder):
+    """Weights as small as these stay in float32."""
+    plain = run(folder, "translate", "hf:marian", "corpus.src")
+    assert run(folder, "translate", "hf:marian", "corpus.src", "--int8").output == plain.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -152,7 +160,6 @@ def test_words_of_an_explanation_are_those_of_the_text(folder):
         (("calibrate", "hf:marian", *PAIR), "is no model directory of untold"),
         (("translate", "frozen", "--set", "model.source_language=en"), "only decode settings can"),
         (("translate", "hf:marian", "--set", "model.dropout=0.3"), "only model.source_language"),
-        (("translate", "hf:marian", "corpus.src", "--int8"), "decode.int8 is for Transformers"),
         (("adopt", "marian", *PAIR, "--out", "new"), "write it as hf:marian"),
     ],
 )

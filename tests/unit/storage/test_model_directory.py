@@ -11,7 +11,7 @@ from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.durable import new_directory
 from untold.errors import UntoldError
 from untold.models.build import build_model
-from untold.storage.checkpoint_averaging import average_models
+from untold.storage.checkpoint_averaging import average_models, halve
 from untold.storage.model_directory import (
     TrainedModel,
     find_model,
@@ -227,3 +227,22 @@ def test_settings_that_the_manifest_does_not_list_are_refused(saved):
     shutil.copyfile(saved / "config.json", saved / "untold.json")
     with pytest.raises(UntoldError, match=r"untold\.json"):
         load_model(saved)
+
+
+def test_half_the_bits_are_stored_and_load_as_floats(saved, tmp_path):
+    whole = load_model(saved)
+    save_model(tmp_path / "half", halve(load_model(saved)))
+    half = load_model(tmp_path / "half")
+    stored = load_file(tmp_path / "half" / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
+    weights = dict(half.model.named_parameters())
+    for name, parameter in whole.model.named_parameters():
+        assert weights[name].dtype == torch.float32
+        assert torch.allclose(parameter, weights[name], rtol=1e-3, atol=1e-6)
+
+
+def test_a_weight_that_16_bits_cannot_hold_is_refused(saved):
+    trained = load_model(saved)
+    next(trained.model.parameters()).data.view(-1)[0] = 1e5
+    with pytest.raises(UntoldError, match="leave out --half"):
+        halve(trained)

@@ -6,19 +6,24 @@ It holds the backbone's own configuration and settings of untold, which untold's
 import copy
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from untold.config import Config, SeparatorConfig, parse_config
 from untold.corpus.vocabulary import SpecialIds
 from untold.errors import UntoldError, shorten
-from untold.huggingface.huggingface_backbone import HuggingFaceConfig
+from untold.huggingface.architecture_families import OWN_TYPE
+from untold.huggingface.huggingface_config import HuggingFaceConfig
 from untold.huggingface.huggingface_folder import (
     LANGUAGES,
     HuggingFaceFolder,
     describe_architecture,
 )
-from untold.huggingface.huggingface_tokenizer import TokenizerUse
+from untold.huggingface.huggingface_tokenizer import (
+    HuggingFaceTokenizer,
+    HuggingFaceTokenizers,
+    TokenizerUse,
+)
 from untold.huggingface.transformers_extra import import_transformers, quiet
 
 __all__ = ["LOSS_SETTINGS", "PastFutureConfig", "choose_languages", "settings_with"]
@@ -37,7 +42,7 @@ _transformers: Any = import_transformers()
 class PastFutureConfig(_transformers.PreTrainedConfig):
     """Describes the backbone, the separator and the losses."""
 
-    model_type = "untold_past_future"
+    model_type = OWN_TYPE
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "assignments"]
 
     def __init__(
@@ -65,14 +70,9 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
         values = config.model_dump(mode="json")
         values["model"].pop("architecture")
         values["train"] = {name: values["train"][name] for name in LOSS_SETTINGS}
-        sides = dict(zip(("source", "target"), found.tokenizers.special_ids, strict=True))
-        special = {side: asdict(ids) for side, ids in sides.items()}
         wanted = {name: values[name] for name in ("model", "train", "data", "decode")}
-        return cls(
-            backbone=copy.deepcopy(backbone),
-            settings=wanted,
-            special_ids=special | {"sizes": list(found.tokenizers.sizes)},
-        )
+        special = _describe_ids(found.tokenizers)
+        return cls(backbone=copy.deepcopy(backbone), settings=wanted, special_ids=special)
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
         """Returns the backbone's configuration with the sizes of the decoder, if they differ."""
@@ -112,11 +112,34 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
         values = self.special_ids[side]
         return SpecialIds(**values | {"never_generated": tuple(values["never_generated"])})
 
+    def resized(self, size: int, tokenizer: Any) -> dict[str, Any]:
+        """Describes the ids of a tokenizer that was given tokens, for so many rows; or refuses."""
+        where = f"resize_token_embeddings({size})"
+        if tokenizer is None:
+            raise UntoldError(f"{where}: what are its tokens? Set model.tokenizer first")
+        if self.sizes[0] != self.sizes[1]:
+            raise UntoldError(
+                f"{where}: a model of two vocabularies cannot be given tokens: leave them out"
+            )
+        use = replace(self.tokenizer_use(), sizes=(size, size))
+        tokenizers = HuggingFaceTokenizers.of(tokenizer, use, where)
+        source = tokenizers.source
+        assert isinstance(source, HuggingFaceTokenizer)
+        if (most := source.largest_id) >= size:
+            raise UntoldError(f"{where}: the tokenizer has the id {most}: give at least {most + 1}")
+        return _describe_ids(tokenizers)
+
     def tokenizer_use(self) -> TokenizerUse:
         """Says how the model uses its tokenizer."""
         model = self.settings["model"]
         languages = {name: model.get(name, "") for name in LANGUAGES}
         return TokenizerUse(self.sizes, self.backbone.decoder_start_token_id, **languages)
+
+
+def _describe_ids(tokenizers: HuggingFaceTokenizers) -> dict[str, Any]:
+    """Describes special ids by side, and the sizes of both vocabularies, in plain values."""
+    sides = zip(("source", "target"), tokenizers.special_ids, strict=True)
+    return {side: asdict(ids) for side, ids in sides} | {"sizes": list(tokenizers.sizes)}
 
 
 def choose_languages(settings: Mapping[str, Any]) -> dict[str, Any]:

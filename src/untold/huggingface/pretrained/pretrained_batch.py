@@ -12,9 +12,16 @@ from torch import Tensor
 from untold.corpus.batching import Batch
 from untold.corpus.vocabulary import SpecialIds
 from untold.errors import UntoldError
-from untold.huggingface.pretrained_config import PastFutureConfig
+from untold.huggingface.pretrained.pretrained_config import PastFutureConfig
 
-__all__ = ["FramedSource", "TextFrame", "frame_source", "make_batch"]
+__all__ = [
+    "FramedSource",
+    "TextFrame",
+    "count_labels",
+    "frame_embedded",
+    "frame_source",
+    "make_batch",
+]
 
 _IGNORED = -100  # marks padding in labels
 
@@ -26,20 +33,31 @@ class TextFrame:
     source: SpecialIds
     target: SpecialIds
     before: tuple[int, ...]  # ids before every source
+    after: tuple[int, ...]  # ids after the end of every source
     hidden: int  # positions before that of BOS, where nothing is separated
+    longest: int | None  # positions of either side; None means any number
 
     @classmethod
     def of(cls, config: PastFutureConfig) -> "TextFrame":
         """Takes it from a configuration, once: checking settings takes time."""
-        shape, hidden = config.shape, len(config.shape.target_before)
-        return cls(config.special("source"), config.special("target"), shape.source_before, hidden)
+        shape, sides = config.shape, (config.special("source"), config.special("target"))
+        around = shape.source_before, shape.source_after
+        return cls(*sides, *around, len(shape.target_before), shape.longest)
+
+    def check_length(self, length: int) -> None:
+        """Refuses more tokens than there are positions."""
+        if self.longest is not None and length > self.longest:
+            raise UntoldError(
+                f"{length} tokens with all that the tokenizer adds: the positions of the model end "
+                f"at {self.longest}: divide the text, or lower max_new_tokens"
+            )
 
 
 @dataclass(frozen=True)
 class FramedSource:
     """Holds sources as a tokenizer writes them, with language codes and the like."""
 
-    ids: Int[Tensor, "b f"]  # padding is the id of padding, whatever was there
+    ids: Int[Tensor, "b f"] | None  # padding is the id of padding; None: embeddings were given
     real: Bool[Tensor, "b f"]  # False at padding
     places: Int[Tensor, "b i"]  # where the pieces of the text and its EOS are, row by row
     mask: Bool[Tensor, "b i"]  # False where a row has no more of them
@@ -60,10 +78,32 @@ def frame_source(ids: Int[Tensor, "b f"], mask: Tensor | None, frame: TextFrame)
         first = real & (place < len(before))
         differs = first & (ids != before[place.clamp(0, len(before) - 1)])
         hidden = hidden | (first & ~differs.any(1, keepdim=True))
+    return _without(hidden, ids, real)
+
+
+def frame_embedded(
+    embedded: Float[Tensor, "b f d"], mask: Tensor | None, frame: TextFrame
+) -> FramedSource:
+    """Finds the text in embedded sources: without ids only the places of the frame tell."""
+    real = torch.ones_like(embedded[..., 0], dtype=torch.bool) if mask is None else mask.bool()
+    place, count = real.long().cumsum(1) - 1, real.sum(1, keepdim=True)
+    hidden = ~real | (place < len(frame.before)) | (place >= count - len(frame.after))
+    return _without(hidden, None, real)
+
+
+def _without(
+    hidden: Bool[Tensor, "b f"], ids: Int[Tensor, "b f"] | None, real: Bool[Tensor, "b f"]
+) -> FramedSource:
+    """Finds the places that are not hidden, row by row."""
     counts = (~hidden).sum(1, keepdim=True)
     places = hidden.int().argsort(dim=1, stable=True)[:, : max(1, int(counts.max()))]
-    mask = torch.arange(places.shape[1], device=ids.device) < counts
+    mask = torch.arange(places.shape[1], device=hidden.device) < counts
     return FramedSource(ids, real, places, mask)
+
+
+def count_labels(labels: Int[Tensor, "b u"], frame: TextFrame) -> Int[Tensor, ""]:
+    """Counts the labels that are not padding, as a trainer does."""
+    return ((labels != _IGNORED) & (labels != frame.target.pad)).sum()
 
 
 def make_batch(
@@ -91,6 +131,7 @@ def make_batch(
             "labels hold a special id in the midst of a text, or no text: make them with "
             "tokenizer(text_target=...)"
         )
+    assert source.ids is not None
     words = source.ids.gather(1, source.places).masked_fill(~source.mask, frame.source.pad)
     return Batch(
         words,
