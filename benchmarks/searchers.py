@@ -6,15 +6,16 @@ random weights of the same shape, so it takes part only where the lengths are fo
 """
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from contenders import huggingface_settings, marian
 from untold.config import Config, DecodeConfig
+from untold.conversion.bart_names import bart_tensors
+from untold.conversion.ctranslate2_export import ctranslate2_spec
 from untold.corpus.batching import pad_rows
 from untold.corpus.vocabulary import SENTENCEPIECE_IDS
 from untold.decoding import Sentences, search
@@ -22,8 +23,7 @@ from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
 from untold.prepared import PreparedModel
 
-PAD, UNK = SENTENCEPIECE_IDS.pad, SENTENCEPIECE_IDS.unk
-BOS, EOS = SENTENCEPIECE_IDS.bos, SENTENCEPIECE_IDS.eos
+PAD, EOS = SENTENCEPIECE_IDS.pad, SENTENCEPIECE_IDS.eos
 __all__ = ["CTranslate2", "HuggingFace", "Searcher", "SourceBatch", "Untold", "converted", "marian"]
 
 POSITIONS = 512  # that the converted models know
@@ -112,7 +112,7 @@ class CTranslate2:
 
         self.beam, self.name = beam, f"CTranslate2, same weights, {numbers}"
         with tempfile.TemporaryDirectory() as directory:
-            _ctranslate2_spec(model).save(directory)
+            _spec(model).save(directory)
             self._translator = ctranslate2.Translator(
                 directory, compute_type=numbers, inter_threads=1, intra_threads=threads
             )
@@ -140,8 +140,7 @@ def converted(model: Seq2Seq, config: Config) -> Any:
     settings = huggingface_settings(config, embedding.shape[0])
     theirs = M2M100ForConditionalGeneration(M2M100Config(**settings))
     weights = {"model.shared.weight": embedding, "lm_head.weight": embedding}
-    for name, linear in _huggingface_names(ours):
-        weights |= {f"model.{name}.weight": linear.weight, f"model.{name}.bias": linear.bias}
+    weights |= {f"model.{name}": tensor for name, tensor in bart_tensors(ours).items()}
     for side in ("encoder", "decoder"):
         weights[f"model.{side}.embed_tokens.weight"] = embedding
         # Its positions are numbered after the padding's.
@@ -151,94 +150,13 @@ def converted(model: Seq2Seq, config: Config) -> Any:
     return theirs
 
 
-def _huggingface_names(ours: Transformer) -> Iterator[tuple[str, Any]]:
-    for side, stack in (("encoder", ours.encoder), ("decoder", ours.decoder)):
-        yield f"{side}.layer_norm", getattr(ours, f"{side}_norm")
-        for number, layer in enumerate(stack):
-            here = f"{side}.layers.{number}"
-            own = layer.attention if side == "encoder" else layer.self_attention
-            norm = layer.attention_norm if side == "encoder" else layer.self_norm
-            yield f"{here}.self_attn_layer_norm", norm
-            yield from _attention_names(f"{here}.self_attn", _parts(own.qkv, 3), own.out)
-            if side == "decoder":
-                cross = layer.cross_attention
-                parts = [cross.query, *_parts(cross.key_value, 2)]
-                yield f"{here}.encoder_attn_layer_norm", layer.cross_norm
-                yield from _attention_names(f"{here}.encoder_attn", parts, cross.out)
-            yield f"{here}.final_layer_norm", layer.ffn_norm
-            yield f"{here}.fc1", layer.ffn.inner
-            yield f"{here}.fc2", layer.ffn.outer
-
-
-def _attention_names(here: str, parts: list[Any], out: nn.Linear) -> Iterator[tuple[str, Any]]:
-    for name, part in zip(("q_proj", "k_proj", "v_proj"), parts, strict=True):
-        yield f"{here}.{name}", part
-    yield f"{here}.out_proj", out
-
-
-@dataclass(frozen=True)
-class _Part:
-    weight: Tensor
-    bias: Tensor
-
-
-def _parts(linear: nn.Linear, count: int) -> list[_Part]:
-    weights, biases = linear.weight.chunk(count), linear.bias.chunk(count)
-    return [_Part(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
-
-
-def _ctranslate2_spec(model: Seq2Seq) -> Any:
-    from ctranslate2.specs import TransformerSpec
-
+def _spec(model: Seq2Seq) -> Any:
+    """Describes the model to CTranslate2; words are ids, and sources have their end."""
     ours = _transformer(model)
-    heads, embedding = ours.decoder[0].heads, ours.output_embedding()
-    spec = TransformerSpec.from_config((len(ours.encoder), len(ours.decoder)), heads, pre_norm=True)
-    spec.encoder.embeddings[0].weight = embedding.detach().numpy()
-    spec.decoder.embeddings.weight = embedding.detach().numpy()
-    spec.decoder.projection.weight = embedding.detach().numpy()
-    for side in (spec.encoder, spec.decoder):
-        side.position_encodings.encodings = _positions(ours).numpy()
-    _norm(spec.encoder.layer_norm, ours.encoder_norm)
-    _norm(spec.decoder.layer_norm, ours.decoder_norm)
-    for theirs, layer in zip(spec.encoder.layer, ours.encoder, strict=True):
-        _norm(theirs.self_attention.layer_norm, layer.attention_norm)
-        _linears(theirs.self_attention.linear, [layer.attention.qkv, layer.attention.out])
-        _feed_forward(theirs.ffn, layer)
-    for theirs, layer in zip(spec.decoder.layer, ours.decoder, strict=True):
-        own, cross = layer.self_attention, layer.cross_attention
-        _norm(theirs.self_attention.layer_norm, layer.self_norm)
-        _linears(theirs.self_attention.linear, [own.qkv, own.out])
-        _norm(theirs.attention.layer_norm, layer.cross_norm)
-        _linears(theirs.attention.linear, [cross.query, cross.key_value, cross.out])
-        _feed_forward(theirs.ffn, layer)
-    words = [_word(number) for number in range(embedding.shape[0])]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
-    spec.config.bos_token, spec.config.eos_token = (
-        _word(BOS),
-        _word(EOS),
-    )
-    spec.config.unk_token, spec.config.decoder_start_token = (
-        _word(UNK),
-        _word(BOS),
-    )
-    spec.validate()
-    spec.optimize()
+    words = [_word(number) for number in range(len(ours.output_embedding()))]
+    spec = ctranslate2_spec(ours, (words, words))
+    spec.config.add_source_eos = False
     return spec
-
-
-def _feed_forward(theirs: Any, layer: Any) -> None:
-    _norm(theirs.layer_norm, layer.ffn_norm)
-    _linears([theirs.linear_0, theirs.linear_1], [layer.ffn.inner, layer.ffn.outer])
-
-
-def _norm(theirs: Any, norm: nn.LayerNorm) -> None:
-    theirs.gamma, theirs.beta = norm.weight.detach().numpy(), norm.bias.detach().numpy()
-
-
-def _linears(theirs: list[Any], linears: list[nn.Linear]) -> None:
-    for spec, linear in zip(theirs, linears, strict=True):
-        spec.weight, spec.bias = linear.weight.detach().numpy(), linear.bias.detach().numpy()
 
 
 def _transformer(model: Seq2Seq) -> Transformer:

@@ -1,0 +1,1 @@
+"""Models of other programs become untold's own, and untold's become those of other programs."""
