@@ -17,6 +17,8 @@ from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, save_model
 from untold.translator import load
 
+PAIR = ("--source", "a", "--target", "b")
+
 
 def explain(*arguments: object, code: int = 0) -> str:
     return untold("explain", *arguments, code=code)
@@ -104,6 +106,27 @@ def test_the_models_own_translation(folder: Path) -> None:
     assert all(abs(sum(word) - 1) < 1e-4 for step in sentence["shares"] for word in step)
 
 
+def test_words_are_linked_and_another_system_and_links_by_people_stand_beside(folder: Path) -> None:
+    (folder / "gold").write_text("0-2 1-1 2p0\n")
+    out = folder / "beside.json"
+    pair = ("--source", "abc de f", "--target", "f de abc")
+    more = ("--against", folder / "both", "--alignments", folder / "gold")
+    explain(folder / "model", *pair, *more, "--out", out)
+    (sentence,) = json.loads(out.read_text(encoding="utf-8"))["sentences"]
+    assert sentence["gold_links"] == [
+        {"source": 0, "target": 2, "sure": True},
+        {"source": 1, "target": 1, "sure": True},
+        {"source": 2, "target": 0, "sure": False},
+    ]
+    other = sentence["against"]
+    assert sentence["system"] == str(folder / "model") and other["system"] == str(folder / "both")
+    assert other["target"] == sentence["target"] and other["against"] is None
+    for each in (sentence, other):
+        for link in each["links"]:
+            assert 0 <= link["source"] < 3 and 0 <= link["target"] < 3
+            assert 0.3 < link["probability"] <= 1
+
+
 def test_layers_have_a_line_for_each_target_piece(folder: Path) -> None:
     pair = ("--source", "abc de f", "--target", "f de abc")
     out = folder / "layers.json"
@@ -163,10 +186,29 @@ def test_translate_prints_assignments_if_the_model_has_them(folder: Path) -> Non
         ("layers", ["--source", "ab cd ef gh " * 60], "(data.max_tokens)"),
         ("layers", ["--source", "a", "--target", "b", "--target", "c"], "1 sources but 2 targets"),
         ("model", ["--source", "a", "--out", "absent/x.json"], "there is no directory"),
+        ("model", ["--source", "a", "--against", "x"], "the terminal shows one system alone"),
+        ("model", ["--source", "a", "--against", "x", "--out", "x.png"], "x.png shows one system"),
+        ("model", ["--source", "a", "--alignments", "x", "--out", "x.json"], "give it by --target"),
+        ("model", ["--source", "a", "--figure", "panels"], "the terminal is no figure"),
+        (
+            "model",
+            ["--source", "a", "--figure", "panels", "--out", "x.html"],
+            "x.html is no figure",
+        ),
+        ("layers", [*PAIR, "--alignments", "x", "--out", "x.json"], "does not separate"),
+        ("layers", [*PAIR, "--against", "{}/model", "--out", "x.json"], "both separate past and"),
+        ("model", [*PAIR, "--alignments", "{}/links", "--out", "x.json"], "3 lines for 1 sentence"),
     ],
 )
 def test_a_mistake_is_one_clear_line(
     folder: Path, model: str, arguments: list[str], expected: str
 ) -> None:
-    error = explain(folder / model, *arguments, code=2)
+    (folder / "links").write_text("0-0\n\n0-0\n")
+    filled = [each.format(folder) for each in arguments]
+    error = explain(folder / model, *filled, code=2)
     assert expected in error and error.strip().count("\n") == 0
+
+
+def test_without_a_model_the_embedded_one_is_explained() -> None:
+    shown = explain("--source", "The child reads a book .", "--target", "Das Kind liest .")
+    assert "✓child" in shown and "book (untold" in shown

@@ -20,7 +20,7 @@ from untold.account.pair_account import AccountReader, PairAccount
 from untold.alignment.word_splitting import looks_unsegmented
 from untold.categories import FUTURE, PAST, REDUNDANT
 from untold.corpus.alignments import Alignment
-from untold.corpus.word_spans import Span, merge_assignments, word_spans
+from untold.corpus.word_spans import Span, display_spans, merge_assignments, word_spans
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 
@@ -28,9 +28,11 @@ __all__ = [
     "WAYS",
     "LinkReader",
     "Unlinked",
+    "WordLink",
     "align_pairs",
     "flip_steps",
     "grow_diag_final_and",
+    "link_displayed_words",
     "turning_links",
 ]
 
@@ -47,6 +49,15 @@ class Unlinked:
 
     kind: str
     reason: str
+
+
+@dataclass(frozen=True)
+class WordLink:
+    """Links two words as they are displayed; `probability` is that of the surer direction."""
+
+    source: int
+    target: int
+    probability: float
 
 
 class LinkReader:
@@ -121,6 +132,18 @@ def align_pairs(
     return found
 
 
+def link_displayed_words(account: PairAccount) -> tuple[WordLink, ...]:
+    """Links the words of a pair as they are displayed, in the order of the source."""
+    source, target = display_spans(account.source), display_spans(account.target)
+    if not source or not target:
+        return ()
+    surer = np.maximum(
+        _of_words(account.links, target, source), _of_words(account.origins, target, source)
+    )
+    links = sorted(_by_links(account, source, target))
+    return tuple(WordLink(i, t, round(float(surer[t, i]), 6)) for i, t in links)
+
+
 def grow_diag_final_and(forward: Links, backward: Links) -> Links:
     """Joins the links that two directions found: more than their intersection, less than all.
 
@@ -191,9 +214,13 @@ WAYS: dict[str, Callable[[PairAccount, Sequence[Span], Sequence[Span]], Links]] 
 def _of_words(
     values: Float[np.ndarray, "pieces_t pieces_i"], target: Sequence[Span], source: Sequence[Span]
 ) -> Float[np.ndarray, "t i"]:
-    """Gives two words the highest value of any two of their pieces."""
-    rows = [[values[t.start : t.stop, i.start : i.stop].max() for i in source] for t in target]
-    return np.array(rows).reshape(len(target), len(source))
+    """Gives two words the highest value of any two of their pieces; words follow each other."""
+    if not target or not source:
+        return np.zeros((len(target), len(source)), values.dtype)
+    rows = values[: target[-1].stop, : source[-1].stop]
+    for axis, spans in enumerate((target, source)):
+        rows = np.maximum.reduceat(rows, [span.start for span in spans], axis=axis)
+    return rows
 
 
 def _touches(link: Link, others: Links) -> bool:

@@ -1,56 +1,125 @@
 """`untold explain` shows how translations came about."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from untold.commands.options import (
-    Model,
     Settings,
     check_output,
     load_translator,
     say_outputs_if_stopped,
 )
+from untold.errors import UntoldError
 from untold.feedback import task
+
+if TYPE_CHECKING:
+    from untold.introspection.explanation import Explanation
 
 __all__ = ["explain"]
 
+_SIDE_BY_SIDE = (".html", ".json")  # have room for another system or for links by people
+
+Target = Annotated[
+    list[str] | None, typer.Option(help="Its translation, one for each source [the model's].")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="A .html, .json, .png or .svg file, even if it exists [the terminal]."),
+]
+FigureKind = Annotated[
+    Literal["auto", "panels", "overview"],
+    typer.Option(help="How .png and .svg are drawn; auto: panels up to 15 words, then overview."),
+]
+Against = Annotated[
+    Path | None, typer.Option(metavar="MODEL", help="Show this model beside it on the page.")
+]
+Alignments = Annotated[
+    Path | None,
+    typer.Option(help="True links of each pair, i-j sure, ipj possible, for the page."),
+]
+
 
 def explain(
-    model: Model,
     source: Annotated[list[str], typer.Option(help="A sentence; may be given again.")],
-    target: Annotated[
-        list[str] | None, typer.Option(help="Its translation, one for each source [the model's].")
-    ] = None,
-    out: Annotated[
+    model: Annotated[
         Path | None,
-        typer.Option(help="A .html, .json, .png or .svg file, even if it exists [the terminal]."),
+        typer.Argument(help="A model directory, a training run, or hf:PATH [the embedded one]."),
     ] = None,
+    target: Target = None,
+    out: Out = None,
+    against: Against = None,
+    alignments: Alignments = None,
+    figure: FigureKind = "auto",
     settings: Settings = None,
 ) -> None:
     """Show what was told and what was still untold of a source before each target word.
 
     A PFRNN without a separator has no such shares; then show the pieces that its past and future
-    layers predict after each target piece.
+    layers predict after each target piece. Without a model, the small English-German one that
+    comes with untold is used.
     """
-    from untold.introspection.explanation import explain as explain_translations
-    from untold.introspection.explanation import explanation_kind
+    from untold.embedded import embedded_model
+    from untold.introspection.side_by_side import beside_another, with_gold_links
     from untold.report.pictures import check_format, print_explanations, write_explanations
 
     say_outputs_if_stopped(out)
     if out is not None:
         check_format(out)  # before the model is loaded
         check_output(out)
-    translator = load_translator(model, settings, ("batch_tokens",) if target else None)
-    if out is not None:
-        check_format(out, explanation_kind(translator))  # before anything is translated
-    with task("explaining", len(source)) as begun:
-        translator = translator.with_progress(begun.advance)
-        explanations = explain_translations(translator, source, target or [])
+    _refuse_other_files(out, against, alignments, target)
+    _refuse_figure(out, figure)
+    model = model or embedded_model()
+    pairs = (source, target or [])
+    explanations: "Sequence[Explanation]" = _explain(model, pairs, settings, out)
+    if alignments is not None:
+        explanations = with_gold_links(explanations, alignments)
+    if against is not None:
+        others = _explain(against, pairs, settings, out)
+        explanations = beside_another(explanations, others, (str(model), str(against)))
     if out is None:
         print_explanations(explanations)
     else:
         with task(f"drawing {out}"):
-            write_explanations(out, explanations)
+            write_explanations(out, explanations, figure)
         print(f"{out}: sentences: {len(explanations)}")
+
+
+def _explain(
+    model: Path, pairs: tuple[list[str], list[str]], settings: list[str] | None, out: Path | None
+) -> "list[Explanation]":
+    from untold.introspection.explanation import explain as explain_translations
+    from untold.introspection.explanation import explanation_kind
+    from untold.report.pictures import check_format
+
+    translator = load_translator(model, settings, ("batch_tokens",) if pairs[1] else None)
+    if out is not None:
+        check_format(out, explanation_kind(translator))  # before anything is translated
+    with task("explaining", len(pairs[0])) as begun:
+        return explain_translations(translator.with_progress(begun.advance), *pairs)
+
+
+def _refuse_figure(out: Path | None, figure: str) -> None:
+    from untold.report.pictures import check_figure
+
+    if figure != "auto":
+        check_figure(out or Path("the terminal"), f"shares-{figure}")
+
+
+def _refuse_other_files(
+    out: Path | None, against: Path | None, alignments: Path | None, target: list[str] | None
+) -> None:
+    """Refuses what has no room for a second system or for links, and links of no translation."""
+    for option, given in (("--against", against), ("--alignments", alignments)):
+        if given is not None and (out is None or out.suffix.lower() not in _SIDE_BY_SIDE):
+            where = "the terminal" if out is None else out
+            raise UntoldError(
+                f"{option} {given}: {where} shows one system alone: give --out a name that ends in "
+                f"{' or '.join(_SIDE_BY_SIDE)}"
+            )
+    if alignments is not None and not target:
+        raise UntoldError(
+            f"--alignments {alignments}: links belong to one translation: give it by --target"
+        )

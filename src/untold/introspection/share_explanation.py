@@ -1,16 +1,18 @@
 """Explains a translation by the shares of its source words before each target word."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from untold.account.judgement import judge_pair
+from untold.account.model_links import WordLink, link_displayed_words
 from untold.account.pair_account import AccountReader
 from untold.categories import FUTURE, PAST
 from untold.config import DataConfig
+from untold.corpus.alignments import Alignment
 from untold.corpus.word_spans import display_spans, merge_assignments
 from untold.errors import UntoldError
 from untold.introspection.copies import Copy, copied_words, copy_records, find_copies
@@ -23,6 +25,7 @@ __all__ = [
     "Flip",
     "ShareExplanation",
     "explain_shares",
+    "explain_translations",
     "explanation_of",
     "find_flips",
 ]
@@ -60,6 +63,10 @@ class ShareExplanation:
     # explains each target word; None if the model is not calibrated.
     untold: tuple[float, ...] | None = None
     added: tuple[float, ...] | None = None
+    links: tuple[WordLink, ...] = ()  # which target word tells which source word
+    gold: Alignment | None = None  # links that people made, to be shown beside the model's
+    system: str = ""  # whose explanation it is, where there are two
+    against: "ShareExplanation | None" = None  # what another system makes of the same source
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -84,6 +91,10 @@ class ShareExplanation:
             "layers": None if self.pfrnn is None else self.pfrnn.as_record(),
             "untold": None if self.untold is None else _rounded(np.array(self.untold)),
             "added": None if self.added is None else _rounded(np.array(self.added)),
+            "links": [asdict(link) for link in self.links],
+            "gold_links": _gold_records(self.gold),
+            "system": self.system,
+            "against": None if self.against is None else self.against.as_record(),
         }
 
 
@@ -102,8 +113,19 @@ def explain_shares(
     translations = translator.translate([] if targets else sources, assignments=True)
     if targets:
         translations = translator.score(list(zip(sources, targets, strict=True)))
+    return explain_translations(translator, sources, translations, given=bool(targets))
+
+
+def explain_translations(
+    translator: Translator,
+    sources: Sequence[str],
+    translations: Sequence[Translation],
+    *,
+    given: bool = False,
+) -> list[ShareExplanation]:
+    """Explains translations that have assignments, one of each source."""
     found = [
-        explanation_of(translation, source, translator.data, given=bool(targets))
+        explanation_of(translation, source, translator.data, given=given)
         for source, translation in zip(sources, translations, strict=True)
     ]
     pieces = [(each.source_tokens, each.tokens) for each in translations]
@@ -143,16 +165,33 @@ def explanation_of(
 def _judge(
     translator: Translator, explanations: list[ShareExplanation], pieces: Sequence[Pieces]
 ) -> list[ShareExplanation]:
-    """Adds the probabilities of the first model that is calibrated, if there is one."""
-    for trained in translator.models:
-        if trained.calibration is not None and trained.model.past_future is not None:
-            accounts = AccountReader(trained, translator.decode.batch_tokens).read_pieces(pieces)
-            judged = [judge_pair(account, trained.calibration) for account in accounts]
-            return [
-                replace(each, untold=found.omission[0], added=found.addition[0])
-                for each, found in zip(explanations, judged, strict=True)
-            ]
-    return explanations
+    """Adds links and, if the model is calibrated, probabilities.
+
+    Of several models the first that is calibrated is asked, or else the first that can be.
+    """
+    able = [trained for trained in translator.models if trained.model.past_future is not None]
+    if not able:
+        return explanations
+    trained = next((each for each in able if each.calibration is not None), able[0])
+    accounts = AccountReader(trained, translator.decode.batch_tokens).read_pieces(pieces)
+    found = [
+        replace(each, links=link_displayed_words(account))
+        for each, account in zip(explanations, accounts, strict=True)
+    ]
+    if trained.calibration is None:
+        return found
+    judged = [judge_pair(account, trained.calibration) for account in accounts]
+    return [
+        replace(each, untold=judgement.omission[0], added=judgement.addition[0])
+        for each, judgement in zip(found, judged, strict=True)
+    ]
+
+
+def _gold_records(gold: Alignment | None) -> list[dict[str, Any]] | None:
+    if gold is None:
+        return None
+    links = sorted(gold.possible)
+    return [{"source": i, "target": t, "sure": (i, t) in gold.sure} for i, t in links]
 
 
 def _rounded(values: np.ndarray) -> list[Any]:

@@ -22,6 +22,7 @@ from untold.terminal.safe_console import console as make_console
 __all__ = [
     "PICTURES",
     "TABLES",
+    "check_figure",
     "check_format",
     "picture_suffixes",
     "print_explanations",
@@ -34,8 +35,12 @@ PICTURES: Registry[Callable[[Sequence[Any]], bytes]] = Registry(
     {
         "shares.html": "untold.report.html_page:share_page",
         "shares.json": "untold.report.json_records:share_json",
-        "shares.png": "untold.report.heatmap:heatmap_png",
-        "shares.svg": "untold.report.heatmap:heatmap_svg",
+        "shares.png": "untold.report.heatmaps.share_figure:share_png",
+        "shares.svg": "untold.report.heatmaps.share_figure:share_svg",
+        "shares-panels.png": "untold.report.heatmaps.share_figure:panels_png",
+        "shares-panels.svg": "untold.report.heatmaps.share_figure:panels_svg",
+        "shares-overview.png": "untold.report.heatmaps.share_figure:overview_png",
+        "shares-overview.svg": "untold.report.heatmaps.share_figure:overview_svg",
         "pfrnn.json": "untold.report.json_records:pfrnn_json",
         "pfrnn.png": "untold.report.pfrnn_figure:pfrnn_png",
         "pfrnn.svg": "untold.report.pfrnn_figure:pfrnn_svg",
@@ -69,13 +74,31 @@ def check_format(path: Path, kind: str | None = None) -> None:
         )
 
 
-def write_explanations(path: Path, explanations: Sequence[Explanation]) -> None:
-    """Writes all explanations to one file, which appears whole or not at all."""
+def write_explanations(
+    path: Path, explanations: Sequence[Explanation], figure: str = "auto"
+) -> None:
+    """Writes all explanations to one file, which appears whole or not at all.
+
+    `figure` chooses one of several pictures of a format: panels or overview instead of auto.
+    """
     kind = _kind_of(explanations)
     check_format(path, kind)
+    kind = kind if figure == "auto" else f"{kind}-{figure}"
+    check_figure(path, kind)
     suffix = path.suffix.lower()
     shown = explanations if suffix in _EXACT else _with_visible_text(tuple(explanations))
     write_file(path, PICTURES[f"{kind}{suffix}"](shown))
+
+
+def check_figure(path: Path, kind: str) -> None:
+    """Refuses a picture that this kind does not have in the format of the path."""
+    name = f"{kind}{path.suffix.lower()}"
+    if name not in PICTURES.names:
+        _, _, figure = kind.partition("-")
+        raise UntoldError(
+            f"--figure {figure}: {path} is no figure of past and future, which alone can be drawn "
+            "as panels or as overview: leave it out, or give --out a name that ends in .png or .svg"
+        )
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:

@@ -14,9 +14,11 @@ from untold.account.model_links import (
     WAYS,
     LinkReader,
     Unlinked,
+    WordLink,
     align_pairs,
     flip_steps,
     grow_diag_final_and,
+    link_displayed_words,
     turning_links,
 )
 from untold.account.pair_account import PairAccount
@@ -130,6 +132,18 @@ ACCOUNT = PairAccount(
     covered=np.full(3, np.nan),
     log_probabilities=np.zeros(4),
 )
+
+
+def test_links_of_displayed_words_have_the_likelier_of_two_probabilities() -> None:
+    assert link_displayed_words(ACCOUNT) == (WordLink(0, 1, 0.8), WordLink(1, 0, 0.9))
+    unspaced = replace(ACCOUNT, source=("▁犬", "が", "▁bark"))  # three words, not two
+    assert link_displayed_words(unspaced) == (
+        WordLink(0, 1, 0.5),
+        WordLink(1, 1, 0.8),
+        WordLink(2, 0, 0.9),
+    )
+    blank = replace(ACCOUNT, target=(), links=np.zeros((0, 3)), origins=np.zeros((0, 3)))
+    assert link_displayed_words(blank) == ()
 
 
 @pytest.mark.parametrize("way", list(WAYS))

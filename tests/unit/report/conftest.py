@@ -1,32 +1,14 @@
-"""Explanations by formula: source word i turns from future to past with target word i."""
+"""What the tests of reports start from."""
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
-from untold.introspection.sentence_sides import Side
+from formula_explanations import explain_by_formula
 from untold.introspection.share_explanation import ShareExplanation
-
-
-def explain_by_formula(
-    source: str, target: str, languages: tuple[str, str] = ("", "")
-) -> ShareExplanation:
-    words, said = tuple(source.split(" ")), tuple(target.split(" "))
-    steps, places = np.arange(len(said) + 1)[:, None], np.arange(len(words))[None]
-    past = np.where(steps > places, 0.875, 0.0625)
-    redundant = np.full_like(past, 0.03125)
-    shares = np.stack([past, 1 - past - redundant, redundant], axis=-1)
-    return ShareExplanation(
-        Side(source, words, languages[0]),
-        Side(target, said, languages[1]),
-        shares,
-        shares[:, 0],
-        score=-0.5,
-        log_probability=-2.0,
-    )
 
 
 @pytest.fixture
 def by_formula() -> Callable[..., ShareExplanation]:
+    """Explanations in which source word i turns from future to past with target word i."""
     return explain_by_formula

@@ -9,7 +9,7 @@ import re
 from importlib.resources import files
 
 from untold.evaluation.adequacy_sheet import COLUMNS, GUARD, Sheet
-from untold.report.pages.script_data import DATA_PLACE, script_json
+from untold.web.script_data import DATA_PLACE, script_json
 
 __all__ = ["sheet_page"]
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
@@ -22,19 +21,18 @@ from untold.report.canvas import (
     MARGIN,
     Block,
     Canvas,
-    render,
-    stack_blocks,
     wrap_text,
 )
 from untold.report.fonts import display_width
 
-__all__ = ["heatmap_figure", "heatmap_png", "heatmap_svg"]
+__all__ = ["BAR", "drawn_texts", "panel_block", "panel_caption"]
 
 _COLOURS, _FRAME = "Blues", "#d62728"
 _COPIED = "❐"
 # Inches:
 _ROW, _COLUMN = 0.24, 0.26
-_GAP, _TITLES, _CATEGORIES, _BAR = 0.12, 0.4, 0.85, 0.75
+_GAP, _TITLES, _CATEGORIES = 0.12, 0.4, 0.85
+BAR = 0.75  # the room for the colour bar
 _NARROWEST, _WIDEST = 5.0, 12.0  # of panels side by side; more panels go on a new line
 _CAPTION = (
     "Each panel: before its word is said. Frames: a source word turns from FUTURE (dashed) "
@@ -42,22 +40,15 @@ _CAPTION = (
 )
 
 
-def heatmap_png(explanations: Sequence[ShareExplanation]) -> bytes:
-    """Draws a PNG with a block for each explanation, one below the other."""
-    return render(lambda: heatmap_figure(explanations), _texts(explanations), "png")
+def panel_block(explanation: ShareExplanation) -> Block:
+    """Lays out the texts of an explanation, and axes for each panel in the target's order."""
+    return _Panels.of(explanation).block()
 
 
-def heatmap_svg(explanations: Sequence[ShareExplanation]) -> bytes:
-    """Draws an SVG with a block for each explanation, one below the other."""
-    return render(lambda: heatmap_figure(explanations), _texts(explanations), "svg")
-
-
-def heatmap_figure(explanations: Sequence[ShareExplanation]) -> Figure:
-    """Makes axes for each panel in the order of the target words, and last the colour bar."""
-    blocks = [_Panels.of(explanation).block() for explanation in explanations]
+def panel_caption(explanations: Sequence[ShareExplanation]) -> str:
+    """Says how to read the panels of these explanations."""
     copies = any(explanation.copies for explanation in explanations)
-    caption = f"{_CAPTION} {_COPIED}: copied." if copies else _CAPTION
-    return stack_blocks(blocks, caption, (blocks[0].width, _BAR))
+    return f"{_CAPTION} {_COPIED}: copied." if copies else _CAPTION
 
 
 @dataclass(frozen=True)
@@ -156,6 +147,7 @@ def _frame(row: int, *, before: bool) -> Rectangle:
     )
 
 
-def _texts(explanations: Sequence[ShareExplanation]) -> list[str]:
+def drawn_texts(explanations: Sequence[ShareExplanation]) -> list[str]:
+    """Lists all texts of a picture, for which fonts are needed."""
     sides = [side for each in explanations for side in (each.source, each.target)]
     return ["→", *(text for side in sides for text in (side.text, *side.words))]

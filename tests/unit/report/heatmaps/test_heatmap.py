@@ -14,7 +14,7 @@ from untold.introspection.share_explanation import ShareExplanation
 from untold.report import canvas, fonts
 from untold.report.canvas import wrap_text
 from untold.report.fonts import display_width, families_for
-from untold.report.heatmap import heatmap_figure, heatmap_png, heatmap_svg
+from untold.report.heatmaps.share_figure import panels_png, panels_svg, share_figure
 
 Make = Callable[..., ShareExplanation]
 
@@ -25,7 +25,7 @@ def panels(figure: Figure) -> list:
 
 def test_a_panel_for_each_target_word_and_the_end(by_formula: Make) -> None:
     made = by_formula("a b c", "A B C D")
-    figure = heatmap_figure([made])
+    figure = share_figure([made], "panels")
     drawn = panels(figure)
     assert [axes.get_title() for axes in drawn] == ["A", "B", "C", "D", END]
     assert len(figure.axes) == len(drawn) + 1  # and one colour bar
@@ -41,15 +41,15 @@ def test_a_panel_for_each_target_word_and_the_end(by_formula: Make) -> None:
 
 def test_a_copied_word_is_marked(by_formula: Make) -> None:
     made = replace(by_formula("a b", "A b"), copies=(Copy(1, 1, 0.9),))
-    figure = heatmap_figure([made])
+    figure = share_figure([made], "panels")
     assert [axes.get_title() for axes in panels(figure)] == ["A", "b ❐", END]
     assert any("❐: copied" in text.get_text() for text in figure.texts)
-    plain = heatmap_figure([by_formula("a b", "A b")])
+    plain = share_figure([by_formula("a b", "A b")], "panels")
     assert not any("❐" in text.get_text() for text in plain.texts)
 
 
 def test_a_flip_is_framed_before_and_after(by_formula: Make) -> None:
-    drawn = panels(heatmap_figure([by_formula("a b c", "A B C D")]))
+    drawn = panels(share_figure([by_formula("a b c", "A B C D")], "panels"))
     # Source word i flips with target word i: dashed in panel i, full in panel i + 1.
     expected = [{(0, "--")}, {(0, "-"), (1, "--")}, {(1, "-"), (2, "--")}, {(2, "-")}, set()]
     for axes, frames in zip(drawn, expected, strict=True):
@@ -64,7 +64,7 @@ def test_a_flip_is_framed_before_and_after(by_formula: Make) -> None:
 
 def test_many_words_go_on_below_and_stay_on_the_sheet(by_formula: Make) -> None:
     text = " ".join(["Donaudampfschifffahrtsgesellschaft", "in"] * 20)
-    figure = heatmap_figure([by_formula(text, text), by_formula("a", "b")])
+    figure = share_figure([by_formula(text, text), by_formula("a", "b")], "panels")
     drawn = panels(figure)
     assert len(drawn) == 41 + 2
     boxes = [axes.get_position() for axes in drawn]
@@ -76,12 +76,12 @@ def test_many_words_go_on_below_and_stay_on_the_sheet(by_formula: Make) -> None:
 
 def test_words_are_not_formulas(by_formula: Make) -> None:
     made = by_formula("$5 & $6 <b> $\\frac$ --> x", "$a^{ $b$ $$ \\x")
-    for draw in (heatmap_png, heatmap_svg):
+    for draw in (panels_png, panels_svg):
         assert draw([made])
 
 
 def test_the_same_input_gives_the_same_bytes(by_formula: Make) -> None:
-    for draw in (heatmap_png, heatmap_svg):
+    for draw in (panels_png, panels_svg):
         once, again = (draw([by_formula("a b", "A B")]) for _ in range(2))
         assert once == again
 
@@ -90,7 +90,7 @@ def test_missing_glyphs_are_said_once(
     by_formula: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fonts, "_others", dict)  # as on a machine without another font
-    assert heatmap_png([by_formula("布什 为 他", "Bush for him")])
+    assert panels_png([by_formula("布什 为 他", "Bush for him")])
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "为" in error and "Noto Sans CJK" in error
 
@@ -108,11 +108,11 @@ def test_a_font_of_boxes_is_no_font(
     assert ord("为") in fonts.font_manager.get_font(path).get_charmap(), "the control"
     monkeypatch.setattr(fonts, "_others", placeholder_fonts)
     assert families_for(["a为"]) == (["DejaVu Sans"], "为")
-    drawn = heatmap_svg([by_formula("布什 为", "Bush for")])
+    drawn = panels_svg([by_formula("布什 为", "Bush for")])
     assert b"DejaVuSans" in drawn and b"LastResort" not in drawn
     assert "no font here has 为 什 布: boxes" in capsys.readouterr().err
     monkeypatch.setattr(canvas, "_STYLE", {"font.size": 9.0})
-    assert b"LastResort" in heatmap_svg([by_formula("布什 为", "Bush for")]), "the control"
+    assert b"LastResort" in panels_svg([by_formula("布什 为", "Bush for")]), "the control"
 
 
 def test_characters_that_no_font_here_has_are_named(
@@ -120,7 +120,7 @@ def test_characters_that_no_font_here_has_are_named(
 ) -> None:
     """Unassigned characters stand for those of any script without a font; all fonts are tried."""
     unassigned = "".join(map(chr, range(0xE0F00, 0xE0F18)))
-    assert heatmap_png([by_formula(f"a {unassigned}", "b")])
+    assert panels_png([by_formula(f"a {unassigned}", "b")])
     error = capsys.readouterr().err
     assert "no font here has U+E0F00 U+E0F01" in error
     assert "U+E0F13 and 4 more characters: boxes stand for them" in error
@@ -129,7 +129,7 @@ def test_characters_that_no_font_here_has_are_named(
 def test_nothing_is_said_when_all_can_be_written(
     by_formula: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heatmap_png([by_formula("Straße é", "שלום هذا")])
+    panels_png([by_formula("Straße é", "שלום هذا")])
     assert capsys.readouterr() == ("", "")
 
 

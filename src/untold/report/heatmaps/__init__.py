@@ -1,0 +1,1 @@
+"""Figures of past, future and redundant: panels for short sentences, overviews of long ones."""

@@ -1,1 +1,0 @@
-"""Parts that all self-contained HTML pages share; importing them is quick."""
