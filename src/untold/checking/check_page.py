@@ -1,23 +1,22 @@
-"""A self-contained HTML page of findings: check_page.html with the data inside.
+"""A self-contained HTML page of findings, with the data inside.
 
 The page is made part by part, so that any number of findings fits.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.resources import files
 from typing import Any
 
 from untold.checking.check_records import marked_side, unit_name
 from untold.errors import escape_controls
-from untold.report.pages.script_data import DATA_PLACE, script_json
+from untold.web.inlining import inline_template
+from untold.web.script_data import DATA_PLACE, script_json
 
 __all__ = ["page_parts"]
 
 
 def page_parts(records: Iterable[Mapping[str, Any]], summary: str) -> Iterator[str]:
     """Yields the text of a page; the texts of the records cannot become markup."""
-    template = files("untold.checking").joinpath("check_page.html").read_text(encoding="utf-8")
-    before, _, after = template.partition(DATA_PLACE)
+    before, _, after = inline_template("check_report.html").partition(DATA_PLACE)
     yield f'{before}{{"summary": {script_json(_visible(summary))}, "places": ['
     separator = "\n"
     for record in records:

@@ -1,0 +1,13 @@
+// The address of the page names what is shown. Browsers do not send this part of it anywhere.
+
+const LONGEST = 6000; // characters of an address that every browser takes
+
+/** @returns {Record<string, string>} */
+export const readAddress = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+
+/** Names what is shown, without a new entry in the browser's history. @param {Record<string, string | number>} values */
+export function writeAddress(values) {
+  const named = Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => [name, String(value)]);
+  const text = new URLSearchParams(named).toString();
+  history.replaceState(null, "", text.length > LONGEST ? location.pathname : `#${text}`);
+}

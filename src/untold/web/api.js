@@ -1,0 +1,88 @@
+// Talks to the server that this page came from, and to no other.
+import { recall, remember } from "./memory.js";
+/** @import {StartEvent, TokenEvent, Translation} from "./types.js" */
+
+const API_KEY = "untold.key";
+
+/** An answer that is an error, in one sentence. */
+export class ApiError extends Error {
+  /** @param {number} status @param {string} message */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Keeps the key until the browser window is closed. @param {string} key */
+export const keepKey = (key) => remember(API_KEY, key, sessionStorage);
+
+/**
+ * Asks the server and waits for the whole answer.
+ * @template Answer
+ * @param {string} path below the page's address
+ * @param {object} [body] what is sent; without it the server is only asked
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Answer>}
+ */
+export async function ask(path, body, signal) {
+  const answer = await request(path, body, signal);
+  return answer.json();
+}
+
+/**
+ * @typedef {{event: "start", data: StartEvent} | {event: "token", data: TokenEvent}
+ *   | {event: "end", data: {translation: Translation}}} StreamEvent
+ */
+
+/**
+ * Translates a text, and yields what happens as it happens.
+ * @param {object} body
+ * @param {AbortSignal} signal
+ * @returns {AsyncGenerator<StreamEvent>}
+ */
+export async function* watch(body, signal) {
+  const answer = await request("v1/stream", body, signal);
+  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "", ended = false;
+  while (reader) {
+    const { value, done } = await reader.read();
+    const blocks = (rest + (value ?? "")).split(/\r\n\r\n|\n\n|\r\r/);
+    rest = blocks.pop() ?? "";
+    for (const found of blocks.map(parseEvent)) {
+      if (!found) continue;
+      if (found.event === "error") throw new ApiError(500, found.data.error?.message ?? "The server stopped with an error.");
+      ended ||= found.event === "end";
+      yield found;
+    }
+    if (done) break;
+  }
+  if (!ended) throw new ApiError(0, "The server stopped before the translation was complete: try again.");
+}
+
+/** Reads one event of a stream; comments keep the connection alive and say nothing. @param {string} block @returns {any} */
+export function parseEvent(block) {
+  const lines = block.split(/\r?\n/);
+  const field = (/** @type {string} */ name) => lines.filter((line) => line.startsWith(`${name}:`))
+    .map((line) => line.slice(name.length + 1).replace(/^ /, "")).join("\n");
+  const data = field("data");
+  return data ? { event: field("event"), data: JSON.parse(data) } : null;
+}
+
+/** @param {string} path @param {object} [body] @param {AbortSignal} [signal] */
+async function request(path, body, signal) {
+  const key = recall(API_KEY, sessionStorage);
+  /** @type {Record<string, string>} */
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  if (body) headers["Content-Type"] = "application/json";
+  const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
+  let answer;
+  try {
+    answer = await fetch(path, { ...sent, headers, signal: signal ?? null, credentials: "same-origin" });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, "The server does not answer: see whether untold serve still runs, and try again.");
+  }
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => null);
+  throw new ApiError(answer.status, told?.error?.message ?? `The server answered with the error ${answer.status}: try again.`);
+}
