@@ -11,7 +11,7 @@ from untold.errors import UntoldError
 from untold.feedback import track
 from untold.storage.model_directory import CHECKPOINTS, TrainedModel, load_model, step_directories
 
-__all__ = ["average_models", "last_checkpoints"]
+__all__ = ["average_models", "halve", "last_checkpoints"]
 
 
 def last_checkpoints(run: Path, count: int) -> list[Path]:
@@ -44,3 +44,18 @@ def average_models(paths: Sequence[Path]) -> TrainedModel:
     for name, parameter in first.model.named_parameters():
         parameter.copy_(sums[name] / len(paths))
     return replace(first, calibration=None)  # it was learnt for other weights
+
+
+def halve(trained: TrainedModel) -> TrainedModel:
+    """Returns the model with weights of 16 bits, for saving: loading makes 32 bits of them again.
+
+    The given model is changed, too.
+    """
+    largest = torch.finfo(torch.float16).max
+    for name, parameter in trained.model.named_parameters():
+        if parameter.numel() and parameter.detach().abs().max() > largest:
+            raise UntoldError(
+                f"{name} has a weight above {largest:.0f}, which 16 bits cannot hold: leave out "
+                "--half"
+            )
+    return replace(trained, model=trained.model.half())
