@@ -22,11 +22,14 @@ from untold.commands.config import config
 from untold.commands.demo import demo
 from untold.commands.evaluate import evaluate
 from untold.commands.explain import explain
+from untold.commands.export import export
+from untold.commands.import_model import import_model
 from untold.commands.info import info
 from untold.commands.options import refuse_idle_options
 from untold.commands.reproduce import reproduce
 from untold.commands.sample import sample
 from untold.commands.score import score
+from untold.commands.serve import serve
 from untold.commands.sheet import sheet
 from untold.commands.train import train
 from untold.commands.translate import translate
@@ -97,10 +100,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for _command in (
-    *(train, translate, check, score, evaluate, align, compare),
-    *(explain, adopt, calibrate, clean, sheet, average, info, sample, demo, reproduce, config),
+    *(train, translate, serve, check, score, evaluate, align, compare),
+    *(explain, adopt, calibrate, clean, sheet, average, export, info, sample, demo, reproduce),
+    config,
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
+# A keyword of Python names no function.
+app.command("import", cls=_Command)(_with_decoded_texts(import_model))
 
 
 @app.callback()

@@ -1,7 +1,6 @@
 """The translator: text in, Translation out, for the command line, validation and notebooks."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -89,7 +88,7 @@ class Translator:
     ) -> None:
         """`advance` is called with a number whenever so many more texts are translated or scored.
 
-        It is also called with zero now and then. It may raise an exception to break off.
+        It is also called with zero after each step of a search. It may raise to break off.
         """
         first = models[0]
         for other in models[1:]:
@@ -100,7 +99,7 @@ class Translator:
         self.tokenizers, self.data = first.tokenizers, first.config.data
         self.decode: DecodeConfig = first.config.limited(decode or first.config.decode)
         self.device = self.codec.device
-        self._advance = advance
+        self._advance = advance or _ignore
         self._untold = _untold_rule(self.models, self.decode.tell_all)
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
         self._prepared: list[PreparedModel | Seq2Seq] = []
@@ -243,8 +242,7 @@ class Translator:
                     hypothesis = charge_untold(hypothesis, self._untold, alpha)
                 scored = self._finish([hypothesis], ids[row][0])
                 found[row] = replace(scored, text=pairs[row][1])
-            if self._advance is not None:
-                self._advance(len(rows))
+            self._advance(len(rows))
         return [found[row] for row in range(len(pairs))]
 
     def _check_lengths(self, lengths: Sequence[int]) -> None:
@@ -273,13 +271,12 @@ class Translator:
         model = self._searcher() if segments else self._model
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
-            steps = beam_search(model, sentences, self.decode, wanted, self._untold)
-            (last,) = deque(steps, maxlen=1)  # runs the search to its end
-            found.update(zip(rows, last.nbest(), strict=True))
-            if self._advance is not None:
-                self._advance(sum(last_rows[segments[row].text] == row for row in rows))
-        if self._advance is not None:
-            self._advance(len(texts) - len(last_rows))  # the blank ones
+            for step in beam_search(model, sentences, self.decode, wanted, self._untold):
+                if not step.live:
+                    found.update(zip(rows, step.nbest(), strict=True))
+                self._advance(0)
+            self._advance(sum(last_rows[segments[row].text] == row for row in rows))
+        self._advance(len(texts) - len(last_rows))  # the blank ones
         parts: list[list[Translation]] = [[] for _ in texts]
         for row, segment in enumerate(segments):
             parts[segment.text].append(self._finish(found[row], segment.ids))
@@ -319,8 +316,7 @@ class Translator:
         segments, limit, encoded = [], self.data.max_tokens, []
         for first in range(0, len(texts), _TEXTS_AT_ONCE):
             encoded += self.codec.encode_sources(texts[first : first + _TEXTS_AT_ONCE])
-            if self._advance is not None:
-                self._advance(0)
+            self._advance(0)
         for number, ids in enumerate(encoded):
             if texts[number].strip():
                 parts = [tuple(ids)] if len(ids) <= limit else self._split(ids)
@@ -371,6 +367,10 @@ class Translator:
         ]
         best, *others = translations
         return replace(best, alternatives=tuple(others)) if others else best
+
+
+def _ignore(_done: int) -> None:
+    """Hears of progress and does nothing."""
 
 
 def _untold_rule(models: Sequence[TrainedModel], strength: float) -> UntoldRule | None:

@@ -1,0 +1,1 @@
+"""Serves models over HTTP: translation, explanation, checks and a live page."""

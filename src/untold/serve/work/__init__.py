@@ -1,0 +1,1 @@
+"""Does the work of requests in one thread: models, a queue, batches and streams."""
