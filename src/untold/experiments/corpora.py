@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from untold.corpus.grammars import write_sample
 from untold.corpus.lines import read_lines, read_test_set
 from untold.errors import UntoldError
+from untold.experiments.kept_results import fingerprint, hash_texts
 
 __all__ = ["CORPORA", "FoundCorpus", "KnownCorpus", "TestFiles", "find_corpus"]
 
@@ -72,6 +74,11 @@ class FoundCorpus:
         source, target = (_existing(self.root, path) for path in self.known.train)
         own = tuple(Path(path) for path in self.train if path)
         return own if len(own) == 2 else (source, target)
+
+    def training_fingerprint(self) -> str:
+        """Names the lines of the training and the validation text, wherever they lie."""
+        valid = (_existing(self.root, path) for path in self.known.valid)
+        return fingerprint([_hash_lines(path) for path in (*self.training_paths(), *valid)])
 
     def settings(self) -> dict[str, object]:
         """Returns the section `data` of a configuration."""
@@ -262,6 +269,17 @@ def find_corpus(
             f"{_layout(known.paths)}"
         )
     return FoundCorpus(known, root, sentences)
+
+
+def _hash_lines(path: Path) -> str:
+    found = path.stat()
+    return _hash_lines_of_version(path, found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _hash_lines_of_version(path: Path, _changed: int, _size: int) -> str:
+    """Reads a file once, as long as it does not change; a compressed one has the same hash."""
+    return hash_texts(read_lines(path))
 
 
 def _ignore(_notice: str) -> None:

@@ -6,20 +6,28 @@ are made again.
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from untold import durable
 from untold.version import __version__
 
-__all__ = ["KeptResults", "fingerprint"]
+__all__ = ["KeptResults", "fingerprint", "hash_texts"]
 
 
 def fingerprint(*values: Any) -> str:
     """Returns a short name of JSON values; other values have another one."""
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def hash_texts(texts: Iterable[str]) -> str:
+    """Returns the sha256 of texts without line ends, as of one file."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(f"{text}\n".encode())
+    return digest.hexdigest()
 
 
 class KeptResults:

@@ -26,6 +26,8 @@ from untold.translator import Translator, load
 
 __all__ = ["Job", "Plan", "Workshop"]
 
+# Settings that say where something lies; what lies there is decided by others.
+_PLACES: Any = {"data": {"root", "train", "valid"}, "train": {"sequence": {"aligner"}}}
 _PATIENCE = 10.0  # seconds between looks at what another process trains
 
 
@@ -87,10 +89,12 @@ class Workshop:
     def train(self, systems: Iterable[System]) -> None:
         """Trains what is not trained yet, and says how long the rest will take.
 
-        Several processes may share one folder: what another one trains is left to it.
+        Several processes may share one folder: what another one trains is left to it. A system
+        whose results are kept is not trained, even if its model is gone: `run` trains it again
+        when something new is asked of it.
         """
         jobs = self.jobs(systems)
-        while left := [job for job in jobs if not self._is_done(job)]:
+        while left := [job for job in jobs if not self._was_trained(job)]:
             trained = [self._train(job, left[place:]) for place, job in enumerate(left)]
             if not any(trained):
                 self._say("another process trains what is left: waiting for it")
@@ -98,7 +102,7 @@ class Workshop:
 
     def _train(self, job: Job, left: Sequence[Job]) -> bool:
         """Trains one system; says whether it did, or another process is at it."""
-        if self._is_done(job):
+        if self._was_trained(job):
             return True
         updates = [self.config(each).train.steps for each in left]
         began = time.monotonic()
@@ -117,7 +121,7 @@ class Workshop:
     def run(self, job: Job) -> Path:
         """Returns the directory of a trained model; a run that was stopped goes on."""
         out = self.plan.out / "runs" / job.name
-        if self._is_done(job):
+        if self._was_trained(job) and out.exists():
             return out
         init = self._start(job)
         if job.system.needs_aligner:
@@ -207,16 +211,15 @@ class Workshop:
         plan = replace(self.plan, corpus=corpus, out=self.plan.out / name)
         return Workshop(plan, self._say, self._bases)
 
-    def _is_done(self, job: Job) -> bool:
-        done = self.kept.find(f"done/{job.name}", self._origin(job))
-        return done is not None and (self.plan.out / "runs" / job.name).exists()
+    def _was_trained(self, job: Job) -> bool:
+        return self.kept.find(f"done/{job.name}", self._origin(job)) is not None
 
     def _origin(self, job: Job) -> Any:
-        """Returns all that decides what a training gives."""
-        start, kept = job.system.start, {"data": {"root"}}
+        """Returns all that decides what a training gives: settings and text, wherever it lies."""
+        start = job.system.start
         base = None if start is None else self._bases._origin(Job(SYSTEMS[start]))
-        settings = self.config(job).model_dump(mode="json", exclude=kept, exclude_defaults=True)
-        return [settings, base]
+        settings = self.config(job).model_dump(mode="json", exclude=_PLACES, exclude_defaults=True)
+        return [settings, self.plan.corpus.training_fingerprint(), base]
 
     def _start(self, job: Job) -> Path | None:
         """Returns the model that a training starts from."""

@@ -7,6 +7,8 @@ import pytest
 
 from tiny_scale import SCALE
 from untold.errors import UntoldError
+from untold.experiments.claims.claim_list import CLAIMS
+from untold.experiments.claims.result_set import read_result_set
 from untold.experiments.corpora import find_corpus
 from untold.experiments.evidence_files import write_evidence
 from untold.experiments.items.item_registry import ITEMS
@@ -43,6 +45,10 @@ def test_an_item_is_made_and_written(name, workshop, tmp_path):
     text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
     assert all(title in text for title in titles) or name.startswith("figure")
     assert json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))["name"] == name
+    results = read_result_set(tmp_path)
+    for claim in CLAIMS:
+        if claim.item == name != "figure5":  # whose buckets are too small here
+            assert all(judge(results) is not None for judge in claim.judges), claim.statement
 
 
 def test_separation_is_measured_on_further_test_sets(workshop):

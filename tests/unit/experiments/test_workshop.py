@@ -1,5 +1,6 @@
 """What is done is not done again; whatever changes a result makes it again."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,32 @@ def test_a_trained_system_is_not_trained_again(make, trained):
     first = again.translations(job, again.plan.corpus.known.tests[0])
     assert len(trained) == 2 and len(first) == 3
     assert make().translations(job, again.plan.corpus.known.tests[0]) == first
+
+
+def test_kept_results_need_no_model(make, trained, tmp_path):
+    """Their folder alone makes a table again, in another place; new questions train again."""
+    job, first = Job(SYSTEMS["control"]), make()
+    test = first.plan.corpus.known.tests[0]
+    texts = first.translations(job, test)
+    assert trained == ["transformer-1", "control-1"]
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(tmp_path / "results", elsewhere / "results")
+    shutil.copytree(tmp_path / "data", elsewhere / "data")
+    corpus = find_corpus("grammar-en-de", None, elsewhere, pairs=40, sentences=3)
+    again = make(out=elsewhere, corpus=corpus)
+    again.train([job.system])
+    assert again.hash(job) == first.hash(job) and again.translations(job, test) == texts
+    assert len(trained) == 2
+    again.translations(job, test, ["decode.beam=1"])
+    assert trained[2:] == ["transformer-1", "control-1"]
+
+
+def test_another_training_text_is_another_system(make):
+    before, corpus = make().hash(Job(SYSTEMS["control"])), make().plan.corpus
+    path = corpus.training_paths()[1]
+    lines = path.read_text(encoding="utf-8").split("\n")
+    path.write_text("\n".join(["changed", *lines[1:]]), encoding="utf-8")
+    assert make().hash(Job(SYSTEMS["control"])) != before
 
 
 def test_other_settings_are_refused_in_the_same_folder_or_trained_anew(make, trained):

@@ -21,7 +21,7 @@ from untold.experiments.systems import System
 from untold.experiments.workshop import Workshop
 from untold.introspection.explanation import explain
 from untold.introspection.share_explanation import ShareExplanation
-from untold.report.heatmap import heatmap_png, heatmap_svg
+from untold.report.heatmaps.share_figure import panels_png, panels_svg
 
 __all__ = ["BarItem", "HeatmapItem", "LengthItem", "Sweep", "SweepItem"]
 
@@ -208,4 +208,4 @@ class HeatmapItem(SystemsItem):
 
 
 def _heatmap(explanations: Sequence[ShareExplanation], kind: str) -> bytes:
-    return heatmap_png(explanations) if kind == "png" else heatmap_svg(explanations)
+    return panels_png(explanations) if kind == "png" else panels_svg(explanations)

@@ -1,7 +1,7 @@
 """Tables of BLEU: systems beside each other, with the paper's statistics."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from untold.evaluation.metrics import MetricOptions, make_metric
 from untold.evaluation.seed_statistics import compare_seeds
@@ -16,13 +16,15 @@ from untold.evaluation.system_comparison import (
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
 from untold.experiments.items.evidence_item import EvidenceItem
 from untold.experiments.systems import SYSTEMS, System
-from untold.experiments.workshop import Workshop
-from untold.storage.model_summary import count_parameters
+from untold.experiments.workshop import Job, Workshop
+from untold.storage.model_summary import Parameters, count_parameters
 
 __all__ = [
     "ScoreItem",
     "SeedPairedComparison",
     "compare_systems",
+    "compare_texts",
+    "count_size",
     "find_systems",
     "pair_table",
     "score_figures",
@@ -74,8 +76,6 @@ class ScoreItem(EvidenceItem):
 def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison:
     """Scores systems on all test sets; each is tested against the first."""
     corpus = workshop.plan.corpus
-    options = MetricOptions(corpus.known.bleu_tokenize, lowercase=corpus.known.ignores_case)
-    metric = make_metric(corpus.known.metric, options).sacrebleu_metric()
     tests = [
         ParallelText(test.name, *corpus.read(test), corpus.read_further(test))
         for test in corpus.known.tests
@@ -84,13 +84,31 @@ def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison
     for system in systems:
         jobs = workshop.seeds_of(system)
         texts = [[workshop.translations(job, test) for test in corpus.known.tests] for job in jobs]
-        size = count_parameters(workshop.load(jobs[0]).models[0].model)
-        outputs.append(SystemOutputs(system.title, size, texts))
+        outputs.append(SystemOutputs(system.title, count_size(workshop, jobs[0]), texts))
+    return compare_texts(workshop, outputs, tests)
+
+
+def compare_texts(
+    workshop: Workshop, outputs: Sequence[SystemOutputs], tests: Sequence[ParallelText]
+) -> Comparison:
+    """Scores translations by the metric of the corpus; each system is tested against the first."""
+    known = workshop.plan.corpus.known
+    options = MetricOptions(known.bleu_tokenize, lowercase=known.ignores_case)
+    metric = make_metric(known.metric, options).sacrebleu_metric()
     return _pair_by_seed(
         compare_outputs(metric, outputs, tests, _TRIALS),
         outputs,
         lambda some: compare_outputs(metric, some, tests, _TRIALS),
     )
+
+
+def count_size(workshop: Workshop, job: Job) -> Parameters:
+    """Counts the parameters of a trained model, once."""
+
+    def count() -> dict[str, int]:
+        return asdict(count_parameters(workshop.load(job).models[0].model))
+
+    return Parameters(**workshop.measure("parameters", job, [], count))
 
 
 @dataclass(frozen=True)
@@ -151,12 +169,13 @@ def score_table(
 
 
 def pair_table(comparisons: Sequence[Comparison]) -> EvidenceTable:
-    """Puts tests of two systems each into a table."""
+    """Puts tests into a table: of each other system against the first of its comparison."""
     columns = ["system", "against", "difference", "p bootstrap", "p randomisation", "over seeds"]
     rows = [
         [row.name, baseline.name, *_tested(comparison, row), _over_seeds(baseline, row)]
         for comparison in comparisons
-        for baseline, row in [comparison.rows]
+        for baseline, *others in [comparison.rows]
+        for row in others
     ]
     return EvidenceTable("other differences of the average", columns, rows)
 

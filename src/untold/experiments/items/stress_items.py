@@ -6,7 +6,7 @@ chosen on the development set alone.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,17 @@ from typing import Any
 from untold import durable
 from untold.corpus.lines import read_parallel
 from untold.evaluation.metrics import corpus_scores
+from untold.evaluation.system_comparison import Comparison, ParallelText, SystemOutputs
 from untold.experiments.corpora import FoundCorpus
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, over_seeds
 from untold.experiments.items.evidence_item import SystemsItem
 from untold.experiments.items.knowledge_items import coverage
+from untold.experiments.items.score_items import (
+    compare_texts,
+    count_size,
+    pair_table,
+    score_figures,
+)
 from untold.experiments.systems import System
 from untold.experiments.workshop import Job, Workshop
 
@@ -30,29 +37,43 @@ _PENALTIES = ("attention", "past")
 
 
 @dataclass(frozen=True)
-class ConcatItem(SystemsItem):
+class _StressItem(SystemsItem):
+    """Tests systems with each way of searching, all against plain search of the first system."""
+
+    def _evidence(
+        self, workshop: Workshop, table: EvidenceTable, ways: Any, comparison: Comparison
+    ) -> Evidence:
+        corpus = workshop.plan.corpus
+        size = len(corpus.read(corpus.known.tests[0])[0])
+        notes = [*_NOTES, f"{size} sentences; {comparison.metric}: {comparison.signature}"]
+        figures = {**score_figures([comparison]), "ways": ways}
+        tables = [table, pair_table([comparison])]
+        return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
+
+
+@dataclass(frozen=True)
+class ConcatItem(_StressItem):
     """Trains on single and joined sentences, and tests each number of them."""
 
     def make(self, workshop: Workshop) -> Evidence:
         """Tests k = 1 to 4 with each way of searching."""
-        rows, figures = [], {}
-        for system in self.systems:
-            for way, jobs in _ways(workshop, system).items():
-                each = [
-                    [_score(workshop, job, decode, joined) for joined in _JOINED]
-                    for job, decode in jobs
-                ]
-                steps = _JOINED[-1] - _JOINED[0]
-                slopes = [(found[-1]["bleu"] - found[0]["bleu"]) / steps for found in each]
-                title = f"{system.title}, {way}"
-                figures[title] = {"by_sentences": each, "slope": slopes}
-                rows += [
-                    [title, str(k), *_cells(found), str(len(jobs))]
-                    for k, found in zip(_JOINED, zip(*each, strict=True), strict=True)
-                ]
-                rows.append([title, "slope", over_seeds(slopes), "", "", "", "", str(len(jobs))])
+        rows, ways = [], {}
+        searches = _searches(workshop, self.systems)
+        for title, jobs in searches.items():
+            each = [
+                [_score(workshop, job, decode, joined) for joined in _JOINED]
+                for job, decode in jobs
+            ]
+            steps = _JOINED[-1] - _JOINED[0]
+            slopes = [(found[-1]["bleu"] - found[0]["bleu"]) / steps for found in each]
+            ways[title] = {"by_sentences": each, "slope": slopes}
+            rows += [
+                [title, str(k), *_cells(found), str(len(jobs))]
+                for k, found in zip(_JOINED, zip(*each, strict=True), strict=True)
+            ]
+            rows.append([title, "slope", over_seeds(slopes), "", "", "", "", str(len(jobs))])
         table = EvidenceTable(self.title, ["system", "sentences", *_COLUMNS, "seeds"], rows)
-        return Evidence(self.name, self.title, self.claim, [table], (), _NOTES, figures)
+        return self._evidence(workshop, table, ways, _compare(workshop, searches, _JOINED))
 
     def prepare(self, workshop: Workshop) -> Workshop:
         """Returns a workshop whose training text also has joined sentences."""
@@ -66,20 +87,18 @@ class ConcatItem(SystemsItem):
 
 
 @dataclass(frozen=True)
-class OmissionItem(SystemsItem):
+class OmissionItem(_StressItem):
     """Trains on references of which some lack a span, and tests on whole ones."""
 
     def make(self, workshop: Workshop) -> Evidence:
         """Tests each way of searching."""
-        rows, figures = [], {}
-        for system in self.systems:
-            for way, jobs in _ways(workshop, system).items():
-                found = [_score(workshop, job, decode, 1) for job, decode in jobs]
-                title = f"{system.title}, {way}"
-                figures[title] = found
-                rows.append([title, *_cells(found), str(len(found))])
+        rows, ways = [], {}
+        searches = _searches(workshop, self.systems)
+        for title, jobs in searches.items():
+            found = ways[title] = [_score(workshop, job, decode, 1) for job, decode in jobs]
+            rows.append([title, *_cells(found), str(len(found))])
         table = EvidenceTable(self.title, ["system", *_COLUMNS, "seeds"], rows)
-        return Evidence(self.name, self.title, self.claim, [table], (), _NOTES, figures)
+        return self._evidence(workshop, table, ways, _compare(workshop, searches, (1,)))
 
     def prepare(self, workshop: Workshop) -> Workshop:
         """Returns a workshop whose training references lack a linked span now and then."""
@@ -96,7 +115,7 @@ class OmissionItem(SystemsItem):
 
 _COLUMNS = ("BLEU", "chrF", "length ratio", "CDR", "under-coverage")
 _NOTES = [
-    "first test set; plain: beam search alone; others add a coverage penalty, by "
+    "first test set; beam search alone, or with a coverage penalty by "
     "attention (GNMT) or by the past of the capsules; each seed has the weight of its best BLEU on "
     f"the development set among {', '.join(map(str, _WEIGHTS))}; slope: BLEU per joined sentence; "
     "all systems continue the plain model, which was trained on the unchanged text"
@@ -138,18 +157,36 @@ def _written(corpus: FoundCorpus, folder: Path, sides: tuple[list[str], list[str
     return replace(corpus, train=(str(paths[0]), str(paths[1])))
 
 
-def _ways(workshop: Workshop, system: System) -> dict[str, list[tuple[Job, list[str]]]]:
-    """Returns the ways of searching, with their settings for each seed.
+Searches = Mapping[str, Sequence[tuple[Job, list[str]]]]  # settings for each seed, by title
 
-    They are plain search, and each penalty that the model allows, tuned on the development set.
-    """
-    jobs = workshop.seeds_of(system)
-    ways: dict[str, list[tuple[Job, list[str]]]] = {"plain": [(job, []) for job in jobs]}
-    for kind in _PENALTIES:
-        if kind == "past" and "model.separator.kind" not in system.settings:
-            continue
-        ways[f"penalty by {kind}"] = [(job, _tuned(workshop, job, kind)) for job in jobs]
-    return ways
+
+def _searches(workshop: Workshop, systems: Sequence[System]) -> Searches:
+    """Returns plain search, and each penalty that a model allows, tuned on the development set."""
+    found: dict[str, list[tuple[Job, list[str]]]] = {}
+    for system in systems:
+        jobs = workshop.seeds_of(system)
+        found[system.title] = [(job, []) for job in jobs]
+        for kind in _PENALTIES:
+            if kind == "past" and "model.separator.kind" not in system.settings:
+                continue
+            tuned = [(job, _tuned(workshop, job, kind)) for job in jobs]
+            found[f"{system.title}, penalty by {kind}"] = tuned
+    return found
+
+
+def _compare(workshop: Workshop, searches: Searches, joined: Sequence[int]) -> Comparison:
+    """Tests all ways of searching against the first."""
+    corpus = workshop.plan.corpus
+    sides = corpus.read(corpus.known.tests[0])
+    tests = [ParallelText(str(k), *join_lines(*sides, k, seed=k)) for k in joined]
+    outputs = []
+    for title, jobs in searches.items():
+        texts = [
+            [workshop.translate_lines(job, list(test.sources), decode) for test in tests]
+            for job, decode in jobs
+        ]
+        outputs.append(SystemOutputs(title, count_size(workshop, jobs[0][0]), texts))
+    return compare_texts(workshop, outputs, tests)
 
 
 def _tuned(workshop: Workshop, job: Job, kind: str) -> list[str]:
