@@ -4,25 +4,51 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEV_INSTALLED := $(VENV)/.installed-dev
+SERVE_INSTALLED := $(VENV)/.installed-serve
 DOCS_INSTALLED := $(VENV)/.installed-docs
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: demo test check pages fuzz bench bench-peers bench-check bench-record docs clean
+.PHONY: demo serve test check check-web browser pages embedded fuzz
+.PHONY: bench bench-peers bench-check bench-record docs clean
 
 demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 2 cores)
 	$(BIN)/untold demo
 
-test: check  ## everything: style, types, architecture, tests
+serve: $(SERVE_INSTALLED)  ## the live page, with the model that comes with the package
+	$(BIN)/untold serve
+
+test: check browser  ## everything: style, types, architecture, tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # the models of the tests are too small for two threads
 
-check: $(DEV_INSTALLED)  ## style, types and the direction of imports
+check: $(DEV_INSTALLED) check-web  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
 
+# The pages need no Node; where it is there, it checks their types.
+check-web:  ## types of the modules of the web pages
+	@if command -v npm > /dev/null; then cd tests/web && \
+	  { test -d node_modules || npm install --silent --no-package-lock --no-audit --no-fund; } && npm run --silent check; \
+	else echo "Node is not installed: the types of src/untold/web are not checked"; fi
+
+# Tests of the web page drive Debian's chromium.
+browser:  ## installs chromium where it is missing
+	@command -v chromium > /dev/null || { \
+	  sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq chromium; }
+
 pages: $(DEV_INSTALLED)  ## docs/results.md and docs/claims.md, from the files in docs/evidence
 	$(BIN)/python -m untold.experiments.claims.evidence_pages docs/evidence docs
+
+EMBEDDED := src/untold/embedded/en-de
+embedded: $(INSTALLED)  ## trains the model that comes with the package (20 minutes on one core)
+	$(BIN)/untold sample en-de --pairs 40000 --seed 7 --out data/en-de
+	$(BIN)/untold train configs/grammar-en-de.toml --out runs/en-de --set train.schedule=linear
+	$(BIN)/untold train configs/grammar-en-de-past-future.toml --init runs/en-de --out runs/en-de-gdr
+	rm -rf $(EMBEDDED)
+	$(BIN)/untold average runs/en-de-gdr --last 1 --half --out $(EMBEDDED)
+	$(BIN)/untold calibrate $(EMBEDDED) --source data/en-de/dev.en --target data/en-de/dev.de
 
 fuzz: $(DEV_INSTALLED)  ## generated input for 10 minutes; SEED=n chooses other cases
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m fuzz --seed $(or $(SEED),1)
@@ -77,8 +103,12 @@ $(INSTALLED): $(NEEDED)  # the package alone, as users have it
 	touch $@
 
 $(DEV_INSTALLED): $(NEEDED)  # and what the tests need
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[align,dev,files,hf,rouge,zh]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[align,ctranslate2,dev,files,hf,onnx,rouge,serve,zh]'
 	touch $(INSTALLED) $@
+
+$(SERVE_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[files,serve]'
+	touch $@
 
 $(DOCS_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'

@@ -156,6 +156,7 @@ LEARN = "data.train={source='words.src',target='words.tgt'}"
 PHASES = {
     "translate a file": (["translate", "run", "large.src"], "translating", "interrupted"),
     "load a model": (["translate", "run"], "loading run", "interrupted"),
+    "serve": (["serve", "run", "--port", 0], "loading the models", "interrupted"),
     "score": (
         ["score", "run", "--source", "large.src", "--target", "large.tgt"],
         "scoring",
@@ -296,6 +297,8 @@ SHORT = {
     "config": "config train",
     "average": "average run --last 2 --out mean",
     "demo": "demo --out d",
+    "export": "export run --to onnx --out graphs",
+    "import_model": "import hf:run --out own",
 }
 
 
