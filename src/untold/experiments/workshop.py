@@ -64,6 +64,7 @@ class Workshop:
         """`bases` has the trained models that others start from; without it they are made here."""
         self.plan, self._say, self._bases = plan, say, bases or self
         self.kept = KeptResults(plan.out / "results", say)
+        self._runs = KeptResults(plan.out / "runs", say)  # says which of them are over
         self._began, self._spent, self._updates = time.monotonic(), 0.0, 0
 
     def jobs(self, systems: Iterable[System]) -> list[Job]:
@@ -120,8 +121,9 @@ class Workshop:
 
     def run(self, job: Job) -> Path:
         """Returns the directory of a trained model; a run that was stopped goes on."""
-        out = self.plan.out / "runs" / job.name
-        if self._was_trained(job) and out.exists():
+        out, origin = self.plan.out / "runs" / job.name, self._origin(job)
+        # A kept result does not say that this folder's run is over: it may come from elsewhere.
+        if self._runs.find(f"{job.name}/trained", origin) is not None:
             return out
         init = self._start(job)
         if job.system.needs_aligner:
@@ -131,7 +133,8 @@ class Workshop:
             kept = f"what is done is kept in {self.plan.out}; the same command goes on"
             print(last_line(result.signal, kept), file=sys.stderr)
             sys.exit(128 + result.signal)
-        self.kept.get(f"done/{job.name}", self._origin(job), lambda: result.progress.step)
+        self._runs.get(f"{job.name}/trained", origin, lambda: result.progress.step)
+        self.kept.get(f"done/{job.name}", origin, lambda: result.progress.step)
         return out
 
     def config(self, job: Job) -> Config:

@@ -1,6 +1,7 @@
 """What is done is not done again; whatever changes a result makes it again."""
 
 import shutil
+import signal
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from untold.experiments import workshop as module
 from untold.experiments.corpora import find_corpus
 from untold.experiments.systems import SYSTEMS
 from untold.experiments.workshop import Job, Plan, Workshop
+from untold.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -65,6 +67,28 @@ def test_kept_results_need_no_model(make, trained, tmp_path):
     assert len(trained) == 2
     again.translations(job, test, ["decode.beam=1"])
     assert trained[2:] == ["transformer-1", "control-1"]
+
+
+def test_a_run_that_was_stopped_goes_on_even_if_its_results_are_kept(make, monkeypatch):
+    """Results that were copied from elsewhere do not make half a model a whole one."""
+    job, first = Job(SYSTEMS["transformer"]), make()
+    first.train([job.system])
+    run = first.plan.out / "runs" / job.name
+    whole = load(run).models[0].model.state_dict()
+    shutil.rmtree(run)
+    update = Trainer.update
+
+    def stop_after_update(trainer, *given):
+        signal.raise_signal(signal.SIGTERM)
+        return update(trainer, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "update", stop_after_update)
+        with pytest.raises(SystemExit, match="143"):
+            make().run(job)
+    assert run.exists()
+    again = load(make().run(job)).models[0].model.state_dict()
+    assert all(torch.equal(again[name], whole[name]) for name in whole)
 
 
 def test_another_training_text_is_another_system(make):
