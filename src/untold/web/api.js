@@ -42,21 +42,28 @@ export async function ask(path, body, signal) {
  */
 export async function* watch(body, signal) {
   const answer = await request("v1/stream", body, signal);
-  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", ended = false;
-  while (reader) {
-    const { value, done } = await reader.read();
-    const blocks = (rest + (value ?? "")).split(/\r\n\r\n|\n\n|\r\r/);
-    rest = blocks.pop() ?? "";
-    for (const found of blocks.map(parseEvent)) {
-      if (!found) continue;
-      if (found.event === "error") throw new ApiError(500, found.data.error?.message ?? "The server stopped with an error.");
-      ended ||= found.event === "end";
-      yield found;
-    }
-    if (done) break;
+  let ended = false;
+  for await (const block of blocksOf(answer)) {
+    const found = parseEvent(block);
+    if (!found) continue;
+    if (found.event === "error") throw new ApiError(500, found.data.error?.message ?? "The server stopped with an error.");
+    ended ||= found.event === "end";
+    yield found;
   }
   if (!ended) throw new ApiError(0, "The server stopped before the translation was complete: try again.");
+}
+
+/** Cuts a stream where its events end. @param {Response} answer */
+async function* blocksOf(answer) {
+  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = (await reader?.read()) ?? { value: "", done: true };
+    const blocks = (rest + (value ?? "")).split(/\r\n\r\n|\n\n|\r\r/);
+    rest = blocks.pop() ?? "";
+    yield* blocks;
+    if (done) return;
+  }
 }
 
 /** Reads one event of a stream; comments keep the connection alive and say nothing. @param {string} block @returns {any} */
@@ -70,14 +77,10 @@ export function parseEvent(block) {
 
 /** @param {string} path @param {object} [body] @param {AbortSignal} [signal] */
 async function request(path, body, signal) {
-  const key = recall(API_KEY, sessionStorage);
-  /** @type {Record<string, string>} */
-  const headers = key ? { Authorization: `Bearer ${key}` } : {};
-  if (body) headers["Content-Type"] = "application/json";
   const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
   let answer;
   try {
-    answer = await fetch(path, { ...sent, headers, signal: signal ?? null, credentials: "same-origin" });
+    answer = await fetch(path, { ...sent, headers: headersOf(body), signal: signal ?? null, credentials: "same-origin" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, "The server does not answer: see whether untold serve still runs, and try again.");
@@ -85,4 +88,10 @@ async function request(path, body, signal) {
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => null);
   throw new ApiError(answer.status, told?.error?.message ?? `The server answered with the error ${answer.status}: try again.`);
+}
+
+/** @param {object} [body] @returns {Record<string, string>} */
+function headersOf(body) {
+  const key = recall(API_KEY, sessionStorage);
+  return { ...(key ? { Authorization: `Bearer ${key}` } : {}), ...(body ? { "Content-Type": "application/json" } : {}) };
 }

@@ -59,7 +59,7 @@ export class TranslateView {
     for (const control of [this.beam, this.other, this.alternatives.number]) {
       control.addEventListener("change", () => void this.run(this.prefix));
     }
-    byId("save-page").addEventListener("click", () => void this.trouble.guard(async () =>
+    byId("save-page").addEventListener("click", () => void this.trouble.guard(() =>
       savePage("untold.html", "explain_page.html", this.#document(), this.sentence?.source.text)));
     byId("save-record").addEventListener("click", () => saveFile("untold.json", JSON.stringify(this.#document(), null, 1), "application/json"));
   }
