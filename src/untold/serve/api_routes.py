@@ -175,7 +175,8 @@ def _check_lengths(texts: int, characters: int, field: str, lengths: Sequence[in
     for number, length in enumerate(lengths, start=1):
         if length > characters:
             sizes = f"{length:,} characters, and at most {characters:,} are taken"
-            raise ApiError(413, "too_long", f"{field} {number} has {sizes}: divide it")
+            place = f"{field} {number}" if len(lengths) > 1 else field
+            raise ApiError(413, "too_long", f"{place} has {sizes}: divide it")
 
 
 def check_beam(limits: ServiceLimits, asked: Decoding) -> Decoding:
