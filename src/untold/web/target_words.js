@@ -70,6 +70,11 @@ export class TargetWords {
     [...this.list.children].forEach((item, place) => item.classList.toggle("linked", places.has(place)));
   }
 
+  /** Marks the words that another hypothesis has in place of others. @param {number} first */
+  markChanged(first) {
+    [...this.list.children].forEach((item, place) => item.classList.toggle("changed", place >= first));
+  }
+
   /** @param {number} step */
   show(step) {
     const items = [...this.list.children];
