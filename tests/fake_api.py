@@ -230,15 +230,19 @@ class _Handler(BaseHTTPRequestHandler):
                 503, problem("8 requests wait, and at most 8 may: try again in a moment.")
             )
         elif self.path == "/v1/stream":
-            self.stream(body)
+            self.stream(stream(body))
+        elif body.get("stream"):
+            found = answer(self.path, body)
+            progress = {"done": 1, "segments": found["segments"]}
+            self.stream(iter([("progress", progress), ("end", found)]))
         else:
             self.send_json(200, answer(self.path, body))
 
-    def stream(self, body: Any) -> None:
+    def stream(self, events: Iterator[tuple[str, Any]]) -> None:
         self.begin(200, "text/event-stream")
         try:
             self.wfile.write(b": ping\r\n\r\n")
-            for event, data in stream(body):
+            for event, data in events:
                 if self.api.gate is not None and not self.api.gate.acquire(timeout=20):
                     return
                 text = f"event: {event}\r\ndata: {json.dumps(data)}\r\n\r\n"

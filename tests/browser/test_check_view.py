@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from fake_api import FakeApi
+from fake_api import FakeApi, fake_api
 from untold.checking.check_page import page_parts
 from untold.checking.check_records import marked_side
 
@@ -104,6 +104,16 @@ def test_a_dropped_file_is_checked_and_filtered(live: Page, api: FakeApi) -> Non
     live.select_option("label:has-text('Kind') select", "")
     live.fill("label:has-text('Text') input", "HOUSE")
     expect(items).to_have_count(1)
+
+
+def test_a_long_check_says_how_far_it_is(open_page: OpenPage) -> None:
+    with fake_api(events=1) as api:
+        page = open_page(api.address)
+        page.wait_for_selector(".example")
+        drop_table(page)
+        expect(page.locator(STATUS)).to_have_text("Checking… 1 of 3 segments")
+        api.gate.release()
+        expect(page.locator(STATUS)).to_contain_text("3 segments checked")
 
 
 def test_several_files_are_checked_together(live: Page, api: FakeApi) -> None:

@@ -261,6 +261,21 @@ def test_files_are_checked(server: Served, name: str) -> None:
         assert (damage["file"], damage["line"]) == (name, 2)
 
 
+def test_a_check_tells_how_far_it_is(server: Served) -> None:
+    text = "".join(f"a dog {n} sees a cat .\tA DOG {n} .\n" for n in range(200))
+    file = {"name": "x.tsv", "content": base64.b64encode(text.encode()).decode()}
+    body = {"file": file, "stream": True}
+    with server.client.stream("POST", "/v1/check", json=body) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        *progress, (last, whole) = events_of(answer)
+    done = [data["done"] for name, data in progress if name == "progress"]
+    assert len(done) == len(progress) >= 2 and sorted(set(done)) == done and done[-1] < 200
+    assert {data["segments"] for _, data in progress} == {200}
+    assert last == "end" and whole == server.post("/v1/check", {"file": file}).json()
+    plain = {"model": "plain", "pairs": [PAIR], "stream": True}
+    refused(server.post("/v1/check", plain), 422, "refused")
+
+
 @pytest.mark.parametrize("path", ["/v1/explain", "/v1/check"])
 def test_pairs_that_are_too_long_are_refused(server: Served, path: str) -> None:
     pair = {"source": "a", "target": "a " * 501}

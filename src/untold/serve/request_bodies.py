@@ -116,6 +116,9 @@ class CheckBody(_Body):
     expected: Annotated[
         float, Field(ge=0.001, le=0.999, description="The share of pairs with a mistake.")
     ] = 0.1
+    stream: Annotated[
+        bool, Field(description="Send events: progress now and then, and the answer as end.")
+    ] = False
 
 
 class StreamBody(_Body):

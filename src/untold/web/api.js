@@ -1,6 +1,6 @@
 // Talks to the server that this page came from, and to no other.
 import { recall, remember } from "./memory.js";
-/** @import {StartEvent, TokenEvent, Translation} from "./types.js" */
+/** @import {CheckAnswer, StartEvent, TokenEvent, Translation} from "./types.js" */
 
 const API_KEY = "untold.key";
 
@@ -33,15 +33,18 @@ export async function ask(path, body, signal) {
  * @typedef {{event: "start", data: StartEvent} | {event: "token", data: TokenEvent}
  *   | {event: "end", data: {translation: Translation}}} StreamEvent
  */
+/** @typedef {{event: "progress", data: {done: number, segments: number}} | {event: "end", data: CheckAnswer}} CheckEvent */
 
 /**
- * Translates a text, and yields what happens as it happens.
+ * Asks the server, and yields what happens as it happens.
+ * @template {StreamEvent | CheckEvent} Happening
+ * @param {string} path below the page's address
  * @param {object} body
  * @param {AbortSignal} signal
- * @returns {AsyncGenerator<StreamEvent>}
+ * @returns {AsyncGenerator<Happening>}
  */
-export async function* watch(body, signal) {
-  const answer = await request("v1/stream", body, signal);
+export async function* watch(path, body, signal) {
+  const answer = await request(path, body, signal);
   let ended = false;
   for await (const block of blocksOf(answer)) {
     const found = parseEvent(block);
@@ -50,7 +53,7 @@ export async function* watch(body, signal) {
     ended ||= found.event === "end";
     yield found;
   }
-  if (!ended) throw new ApiError(0, "The server stopped before the translation was complete: try again.");
+  if (!ended) throw new ApiError(0, "The server stopped before its answer was complete: try again.");
 }
 
 /** Cuts a stream where its events end. @param {Response} answer */

@@ -1,6 +1,6 @@
 // Checks an existing translation, or a file of them, for what it leaves out and adds.
 import { writeAddress } from "./address.js";
-import { ask } from "./api.js";
+import { ask, watch } from "./api.js";
 import { joinAnswers, placesOf } from "./check_places.js";
 import { byId } from "./dom.js";
 import { listenToDrops } from "./file_drop.js";
@@ -10,6 +10,7 @@ import { Stepper } from "./stepper.js";
 import { Trouble } from "./trouble.js";
 import { counted, grouped } from "./writing.js";
 /** @import {CheckAnswer, ExplainDocument, Limits, Place} from "./types.js" */
+/** @import {CheckEvent} from "./api.js" */
 
 export class CheckView {
   /**
@@ -89,10 +90,7 @@ export class CheckView {
     byId("check-status").textContent = "Checking…";
     const answers = /** @type {CheckAnswer[]} */ ([]);
     try {
-      for (const part of parts) {
-        const body = { model: this.model(), threshold: Number(this.threshold.value), ...part };
-        answers.push(await ask("v1/check", body, this.running.signal));
-      }
+      for (const part of parts) answers.push(...await this.#follow(part, this.running.signal));
     } catch (error) {
       byId("check-status").textContent = "";
       throw error;
@@ -105,6 +103,18 @@ export class CheckView {
     byId("check-answer").hidden = false;
     this.list.suspicious.checked = segments > 1 && findings > 0;
     this.list.show(placesOf(this.answer));
+  }
+
+  /** Has one part checked, and says how far it is. @param {object} part @param {AbortSignal} signal */
+  async #follow(part, signal) {
+    const answers = /** @type {CheckAnswer[]} */ ([]);
+    const body = { model: this.model(), threshold: Number(this.threshold.value), stream: true, ...part };
+    for await (const each of watch("v1/check", body, signal)) {
+      const event = /** @type {CheckEvent} */ (each);
+      if (event.event === "end") answers.push(event.data);
+      else byId("check-status").textContent = `Checking… ${grouped(event.data.done)} of ${counted(event.data.segments, "segment")}`;
+    }
+    return answers;
   }
 
   async #savePage() {

@@ -116,9 +116,9 @@ export class TranslateView {
     await this.trouble.guard(async () => {
       this.#say("Translating…");
       try {
-        for await (const event of watch({ ...this.#body(), text, prefix }, signal)) {
+        for await (const event of watch("v1/stream", { ...this.#body(), text, prefix }, signal)) {
           if (signal.aborted) return;
-          this.#follow(event, text);
+          this.#follow(/** @type {StreamEvent} */ (event), text);
         }
         await this.#compare(text, prefix, signal);
         await this.alternatives.find({ ...this.#body(), texts: [text], prefixes: [prefix] }, signal);
