@@ -1,6 +1,7 @@
 # docker build -t untold .
 # docker run --rm -p 127.0.0.1:8000:8000 -e UNTOLD_API_KEY -v /srv/models/en-de:/models/en-de:ro \
-#   --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges untold serve /models/en-de --host 0.0.0.0
+#   --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges --stop-timeout 30 \
+#   untold serve /models/en-de --host 0.0.0.0
 FROM python:3.11-slim AS build
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev
 WORKDIR /source

@@ -26,11 +26,15 @@ check: $(DEV_INSTALLED) check-web  ## style, types and the direction of imports
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
 
-# The pages need no Node; where it is there, it checks their types.
-check-web:  ## types of the modules of the web pages
-	@if command -v npm > /dev/null; then cd tests/web && \
-	  { test -d node_modules || npm install --silent --no-package-lock --no-audit --no-fund; } && npm run --silent check; \
-	else echo "Node is not installed: the types of src/untold/web are not checked"; fi
+# The pages need no Node; where it is there, it checks their types and their style.
+WEB_INSTALLED := tests/web/node_modules/.installed
+check-web:  ## types and style of the modules of the web pages
+	@if command -v npm > /dev/null; then $(MAKE) -s $(WEB_INSTALLED) && cd tests/web && npm run --silent check; \
+	else echo "Node is not installed: src/untold/web is neither type-checked nor linted"; fi
+
+$(WEB_INSTALLED): tests/web/package.json
+	cd tests/web && npm install --silent --no-package-lock --no-audit --no-fund
+	touch $@
 
 # Tests of the web page drive Debian's chromium.
 browser:  ## installs chromium where it is missing

@@ -1,7 +1,8 @@
 """A server with canned answers for the web page, in a thread of the tests.
 
 It says each word in capitals, one after the other, and leaves out words that begin with "x". The
-text "fail" is an error, and a server with a key refuses whoever has none.
+text "fail" is an error, and a server with a key refuses whoever has none. A text that begins with
+"revise" begins with another word at first.
 """
 
 import base64
@@ -179,18 +180,19 @@ def stream(body: Any) -> Iterator[tuple[str, Any]]:
     whole = sentence(body["text"], said)
     able = body["model"] != "plain"
     yield "start", {"model": body["model"], "categories": [], "source": whole["source"]}
-    for index in range(1, len(said) + 1):
-        words = said[:index]
+    best = [said[:index] for index in range(1, len(said) + 1)]
+    revises = body["text"].startswith("revise")
+    for index, words in enumerate([["OTHER"], *best] if revises else best):
         yield (
             "token",
             {
                 "index": index,
                 "text": " ".join(words),
                 "words": words,
-                "kept": index - 1,
-                "revised": False,
-                "complete": index == len(said),
-                "shares": whole["shares"][index - 1] if able else None,
+                "kept": len(words) - 1,
+                "revised": revises and index == 1,
+                "complete": words == said,
+                "shares": whole["shares"][len(words) - 1] if able else None,
             },
         )
     done = translation(body["text"], body.get("prefix", ""), body | {"trace": True})
@@ -228,15 +230,19 @@ class _Handler(BaseHTTPRequestHandler):
                 503, problem("8 requests wait, and at most 8 may: try again in a moment.")
             )
         elif self.path == "/v1/stream":
-            self.stream(body)
+            self.stream(stream(body))
+        elif body.get("stream"):
+            found = answer(self.path, body)
+            progress = {"done": 1, "segments": found["segments"]}
+            self.stream(iter([("progress", progress), ("end", found)]))
         else:
             self.send_json(200, answer(self.path, body))
 
-    def stream(self, body: Any) -> None:
+    def stream(self, events: Iterator[tuple[str, Any]]) -> None:
         self.begin(200, "text/event-stream")
         try:
             self.wfile.write(b": ping\r\n\r\n")
-            for event, data in stream(body):
+            for event, data in events:
                 if self.api.gate is not None and not self.api.gate.acquire(timeout=20):
                     return
                 text = f"event: {event}\r\ndata: {json.dumps(data)}\r\n\r\n"

@@ -7,27 +7,28 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from fake_api import FakeApi
+from fake_api import FakeApi, fake_api
 from untold.checking.check_page import page_parts
 from untold.checking.check_records import marked_side
 
 OpenPage = Callable[..., Page]
 STATUS = "#check-status"
 TABLE = "the house\tTHE HOUSE\nthe old cat\tTHE CAT NOW\nxyz 😀 b\tXYZ B\n"
-DROP = """([text, name]) => {
+# Drags files over the page and, unless only that is wanted, drops them; returns whether the browser
+# is kept from opening them.
+DRAG = """([files, kinds]) => {
   const data = new DataTransfer();
-  data.items.add(new File([text], name));
-  const drop = document.getElementById("drop");
-  for (const kind of ["dragenter", "dragover", "drop"]) {
-    const event = new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true });
-    drop.dispatchEvent(event);
-  }
+  for (const [name, text] of Object.entries(files)) data.items.add(new File([text], name));
+  return kinds.map((kind) => !document.querySelector("main").dispatchEvent(
+    new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true })));
 }"""
 
 
-def drop_table(page: Page, text: str = TABLE, name: str = "pairs.tsv") -> None:
-    page.click("#check-tab")
-    page.evaluate(DROP, [text, name])
+def drop_table(page: Page, text: str = TABLE, **others: str) -> None:
+    """Drops a table, and other files, on whatever the page shows."""
+    files = {"pairs.tsv": text} | {name.replace("_", "."): each for name, each in others.items()}
+    kept = page.evaluate(DRAG, [files, ["dragenter", "dragover", "drop"]])
+    assert kept == [True] * 3
 
 
 def marks(page: Page) -> list[tuple[str, str]]:
@@ -91,6 +92,7 @@ def test_a_dropped_file_is_checked_and_filtered(live: Page, api: FakeApi) -> Non
         "3 segments checked; not checked: empty 1; 3 findings; 1 damaged place"
     )
     assert api.bodies("/v1/check")[0]["file"]["name"] == "pairs.tsv"
+    assert not live.locator("#check-tools button:has-text('Copy link')").is_visible()
     items = live.locator(".findings > li")
     expect(items).to_have_count(3)
     assert "damaged" in items.nth(0).inner_text() and "pairs.tsv:9" in items.nth(0).inner_text()
@@ -102,6 +104,37 @@ def test_a_dropped_file_is_checked_and_filtered(live: Page, api: FakeApi) -> Non
     live.select_option("label:has-text('Kind') select", "")
     live.fill("label:has-text('Text') input", "HOUSE")
     expect(items).to_have_count(1)
+
+
+def test_a_long_check_says_how_far_it_is(open_page: OpenPage) -> None:
+    with fake_api(events=1) as api:
+        page = open_page(api.address)
+        page.wait_for_selector(".example")
+        drop_table(page)
+        expect(page.locator(STATUS)).to_have_text("Checking… 1 of 3 segments")
+        api.gate.release()
+        expect(page.locator(STATUS)).to_contain_text("3 segments checked")
+
+
+def test_several_files_are_checked_together(live: Page, api: FakeApi) -> None:
+    drop_table(live, "the old\tTHE\n", second_tsv="a\tB\nc\tC\n")
+    expect(live.locator(STATUS)).to_contain_text(
+        "3 segments checked; not checked: empty 2; 3 findings; 2 damaged places"
+    )
+    assert [each["file"]["name"] for each in api.bodies("/v1/check")] == ["pairs.tsv", "second.tsv"]
+    live.select_option("label:has-text('File') select", "second.tsv")
+    expect(live.locator(".findings > li")).to_have_count(2)
+    assert "pairs.tsv" not in live.inner_text(".findings")
+
+
+def test_the_page_says_what_a_drop_would_do_and_lets_texts_alone(live: Page) -> None:
+    shown = "getComputedStyle(document.body, '::after').content"
+    live.evaluate(DRAG, [{"a.po": ""}, ["dragenter", "dragover"]])
+    assert "Drop to check" in live.evaluate(shown)
+    live.evaluate(DRAG, [{"a.po": ""}, ["dragleave"]])
+    assert live.evaluate(shown) == "none"
+    assert live.evaluate(DRAG, [{}, ["dragover", "drop"]]) == [False, False]
+    assert live.locator("#translate").is_visible()
 
 
 def test_a_chosen_file_is_checked_and_one_too_large_is_not_sent(
@@ -230,6 +263,8 @@ def test_it_is_accessible(
     live: Page, open_page: OpenPage, tmp_path: Path, accessible, scheme: str
 ) -> None:
     live.emulate_media(color_scheme=scheme)
+    live.click("#check-tab")
+    accessible(live)
     drop_table(live)
     expect(live.locator(".findings > li")).to_have_count(3)
     live.locator("text=Step through").first.click()

@@ -84,8 +84,16 @@ def test_an_edited_translation_goes_on_from_the_cursor(live: Page, api: FakeApi)
     caret = live.evaluate("document.getElementById('translation').selectionStart")
     assert caret == len("Some kid")
     assert live.locator("#stage .note").all_text_contents() == ["✎given by you"] * 2
-    assert signs(live) == ["○", "○", "✓", "✓", "✓"]
+    remains = "After your words, 5 of 5 source words were still untold."
+    expect(live.locator(STATUS)).to_contain_text(remains)
+    assert live.inner_text(STEPS) == "3 / 6", "where the model went on"
+    assert signs(live) == ["○"] * 5
     assert address(live)["prefix"] == "Some kid"
+    live.reload()
+    expect(live.locator(STATUS)).to_contain_text(remains)
+    live.click("h1:visible")
+    live.keyboard.press("End")
+    assert signs(live) == ["○", "○", "✓", "✓", "✓"]
     live.click("#release")
     expect(live.locator("#translation")).to_have_value("THE CHILD READS BOOKS .")
     assert not live.locator("#release").is_visible()
@@ -104,6 +112,28 @@ def test_alternatives_and_another_model(live: Page, api: FakeApi) -> None:
         {"model": "toy", "pairs": [{"source": "a b", "target": "A B 1"}]}
     ]
     assert "added 0.71" in live.inner_text("#stage")
+
+
+def test_pointing_at_a_word_shows_what_it_tells_and_stays_at_its_step(live: Page) -> None:
+    translated(live, "a b c")
+    assert live.locator("#stage .lines path").count() == 0, "nothing is linked to the end"
+    live.hover("#stage .target button >> nth=1")
+    assert live.locator("#stage .lines path").count() == 1
+    assert live.locator("#stage .source .linked .word").all_inner_texts() == ["b"]
+    assert live.inner_text(STEPS) == "4 / 4"
+    live.hover("h1:visible")
+    assert live.locator("#stage .lines path").count() == 0
+
+
+def test_a_revision_is_marked_while_it_streams_and_counted(open_page: OpenPage) -> None:
+    with fake_api(events=3) as api:  # the start, another word, and the one that replaces it
+        page = open_page(api.address)
+        page.fill("#text", "revise it")
+        expect(page.locator("#translation")).to_have_value("REVISE")
+        assert page.locator("#stage .changed bdi").first.inner_text() == "REVISE"
+        api.gate.release(9)
+        expect(page.locator(STATUS)).to_contain_text("the search changed its mind 1 time.")
+        assert page.locator("#stage .changed").count() == 0
 
 
 def test_a_model_without_past_and_future_shows_its_translation_alone(live: Page) -> None:
@@ -127,12 +157,31 @@ def test_links_lead_back_and_history_can_be_cleared(live: Page, open_page: OpenP
         live.input_value("#translation") == ""
         and not live.locator("#stage .stepper").first.is_visible()
     )
+    live.select_option("#model", "plain")
     live.click("summary:has-text('History (1)')")
     live.click(".history li button")
     expect(live.locator("#translation")).to_have_value("A B C")
+    assert live.input_value("#model") == "toy", "with the model that it was translated with"
     live.click("text=Clear history")
     assert not live.locator(".history").is_visible()
     assert live.evaluate("localStorage.length") == 0
+
+
+def test_a_link_holds_the_settings_and_is_followed_without_reloading(live: Page) -> None:
+    live.fill("#beam", "3")
+    live.select_option("#nbest", "5")
+    live.select_option("#other", "other")
+    translated(live, "a b")
+    known = {"beam": "3", "nbest": "5", "other": "other", "model": "toy", "text": "a b"}
+    assert address(live) == known
+    live.evaluate("location.hash = 'text=c&model=plain'")
+    expect(live.locator("#translation")).to_have_value("C")
+    values = [live.input_value(each) for each in ("#model", "#beam", "#nbest", "#other")]
+    assert values == ["plain", "", "", ""]
+    live.go_back()
+    expect(live.locator("#translation")).to_have_value("A B")
+    expect(live.locator("#extras .card li")).to_have_count(5)
+    assert live.input_value("#beam") == "3" and live.input_value("#other") == "other"
 
 
 def test_examples_come_from_the_server_in_every_script(live: Page) -> None:
@@ -145,14 +194,13 @@ def test_examples_come_from_the_server_in_every_script(live: Page) -> None:
     expect(live.locator("#stage .source .word")).to_have_count(4)
 
 
-def test_a_long_example_does_not_widen_its_pane(live: Page) -> None:
-    places = (".pane >> nth=0", "#text", ".example >> nth=3")
-    ends = [
-        found["x"] + found["width"]
-        for place in places
-        if (found := live.locator(place).bounding_box())
-    ]
-    assert len(ends) == 3 and max(ends[1:]) <= ends[0]
+@pytest.mark.parametrize("width", [390, 1280])
+def test_examples_stand_in_one_row(open_page: OpenPage, api: FakeApi, width: int) -> None:
+    page = open_page(api.address, width=width)
+    expect(page.locator(".example")).to_have_count(len(EXAMPLES))
+    boxes = [each.bounding_box() for each in page.locator(".example").all()]
+    assert len({box["y"] for box in boxes if box}) == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_an_error_is_one_sentence_with_a_retry(live: Page, api: FakeApi) -> None:
@@ -274,6 +322,11 @@ def test_it_is_accessible(open_page: OpenPage, api: FakeApi, accessible, scheme:
     expect(page.locator("#extras .card li")).to_have_count(3)
     page.click("summary:has-text('History')")
     accessible(page)
+    page.set_viewport_size({"width": 390, "height": 844})
+    accessible(page)
     page.fill("#text", "fail")
     expect(page.locator("#trouble")).to_contain_text("8 requests wait")
+    accessible(page)
+    page.click("summary:has-text('How to read')")
+    page.evaluate("document.getElementById('key-dialog').showModal()")
     accessible(page)

@@ -63,7 +63,7 @@ def test_the_terminal_has_a_line_for_each_target_word(folder: Path) -> None:
     assert [line[0] for line in lines[-4:]] == ["f", "de", "abc", "(end)"]
     for line in lines[-4:]:
         assert [word[1:] for word in line[1:]] == ["abc", "de", "f"]
-        assert all(word[0] in "✓○–»" for word in line[1:])
+        assert all(word[0] in "✓○–»↩" for word in line[1:])
 
 
 def test_a_process_of_its_own_draws_without_a_display(folder: Path) -> None:
@@ -119,7 +119,7 @@ def test_words_are_linked_and_another_system_and_links_by_people_stand_beside(fo
         {"source": 2, "target": 0, "sure": False},
     ]
     other = sentence["against"]
-    assert sentence["system"] == str(folder / "model") and other["system"] == str(folder / "both")
+    assert sentence["system"] == "model" and other["system"] == "both"
     assert other["target"] == sentence["target"] and other["against"] is None
     for each in (sentence, other):
         for link in each["links"]:

@@ -261,6 +261,21 @@ def test_files_are_checked(server: Served, name: str) -> None:
         assert (damage["file"], damage["line"]) == (name, 2)
 
 
+def test_a_check_tells_how_far_it_is(server: Served) -> None:
+    text = "".join(f"a dog {n} sees a cat .\tA DOG {n} .\n" for n in range(200))
+    file = {"name": "x.tsv", "content": base64.b64encode(text.encode()).decode()}
+    body = {"file": file, "stream": True}
+    with server.client.stream("POST", "/v1/check", json=body) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        *progress, (last, whole) = events_of(answer)
+    done = [data["done"] for name, data in progress if name == "progress"]
+    assert len(done) == len(progress) >= 2 and sorted(set(done)) == done and done[-1] < 200
+    assert {data["segments"] for _, data in progress} == {200}
+    assert last == "end" and whole == server.post("/v1/check", {"file": file}).json()
+    plain = {"model": "plain", "pairs": [PAIR], "stream": True}
+    refused(server.post("/v1/check", plain), 422, "refused")
+
+
 @pytest.mark.parametrize("path", ["/v1/explain", "/v1/check"])
 def test_pairs_that_are_too_long_are_refused(server: Served, path: str) -> None:
     pair = {"source": "a", "target": "a " * 501}
@@ -390,7 +405,8 @@ HOSTILE = {
     "beam 0": (b'{"texts": ["a"], "beam": 0}', 422, "invalid"),
     "beam of 1.5": (b'{"texts": ["a"], "beam": 1.5}', 422, "invalid"),
     "beam true": (b'{"texts": ["a"], "beam": true}', 422, "invalid"),
-    "nbest": (b'{"texts": ["a"], "nbest": 4, "beam": 3}', 422, "nbest_too_large"),
+    "nbest": (b'{"texts": ["a"], "nbest": 17}', 422, "nbest_too_large"),
+    "nbest beyond the beam": (b'{"texts": ["a"], "nbest": 4, "beam": 3}', 422, "nbest_too_large"),
     "nothing": (b"", 400, "not_json"),
     "null": (b"null", 422, "invalid"),
     "a list": (b"[]", 422, "invalid"),
@@ -609,6 +625,23 @@ def test_a_model_that_is_broken_is_not_loaded_and_the_server_drains(
         last = server.errors.read_text().strip().split("\n")[-1]
         assert last == "untold: interrupted by SIGTERM: all requests were answered"
         assert "a dog" not in server.errors.read_text()
+
+
+@pytest.mark.parametrize(("seconds", "signals"), [(0.3, 1), (600, 2)])
+def test_what_does_not_end_is_broken_off(
+    tmp_path: Path, shared_workshop: Path, seconds: float, signals: int
+) -> None:
+    """After drain_seconds, or when a second signal comes."""
+    model = f"endless={endless_model(shared_workshop, tmp_path)}"
+    with serving(tmp_path, model, drain_seconds=seconds) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.post, "/v1/translate", ENDLESS["/v1/translate"])
+        server.wait_until(lambda: not server.rests())
+        for _ in range(signals):
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+        assert server.process.wait(PATIENCE) == 128 + signal.SIGTERM
+        refused(asked.result(), 503, "not_ready")
+        assert server.errors.read_text().endswith(": 1 request was broken off\n")
 
 
 def keys_are_compared(server: Served) -> None:

@@ -8,10 +8,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
 SENTENCE = "a dog sees a cat ."
 PATIENCE = 60_000  # milliseconds
+FILES = {
+    "x.po": f'msgid "{SENTENCE}"\nmsgstr "A DOG ."\n',
+    "x.xlf": (
+        '<xliff version="1.2"><file source-language="en" target-language="de"><body>'
+        f'<trans-unit id="u"><source>{SENTENCE}</source><target>A DOG .</target></trans-unit>'
+        "</body></file></xliff>"
+    ),
+    "x.tmx": (
+        '<tmx version="1.4"><header srclang="en"/><body><tu tuid="u"><tuv xml:lang="en"><seg>'
+        f'{SENTENCE}</seg></tuv><tuv xml:lang="de"><seg>A DOG .</seg></tuv></tu></body></tmx>'
+    ),
+    "x.tsv": f"{SENTENCE}\tA DOG .\n",
+    "x.jsonl": f'{{"source": "{SENTENCE}", "target": "A DOG ."}}\n',
+}
+DROP = """([name, text]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], name));
+  const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+  return !document.querySelector("main").dispatchEvent(drop);
+}"""
 
 
 @contextmanager
@@ -88,6 +110,23 @@ def check_a_pair_and_a_file(page: Page) -> None:
     assert page.locator("mark").count() > 0
     page.click("text=Step through")
     expect(page.locator("#check-stepper output")).to_have_text("4 / 4")
-    file = {"name": "x.tsv", "mimeType": "text/plain", "buffer": f"{SENTENCE}\tA DOG .\n".encode()}
-    page.set_input_files("#file", file)
-    expect(page.locator("#check-results")).to_contain_text("x.tsv:1")
+    for name, text in FILES.items():
+        assert page.evaluate(DROP, [name, text])
+        expect(page.locator("#check-status")).to_contain_text("1 segment checked")
+        expect(page.locator("#check-results")).to_contain_text(name)
+        assert page.locator("#check-results mark").count() > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_the_api_is_accessible(shared_workshop: Path, scheme: str) -> None:
+    complaints: list[str] = []
+    with serving(shared_workshop / "run") as address, opened(f"{address}/docs", complaints) as page:
+        page.emulate_media(color_scheme=scheme)
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.locator("section.card").count() > 10
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.click(".brand")
+        expect(page.locator("#translate")).to_be_visible()
+    assert complaints == []

@@ -78,13 +78,24 @@ def explain(
         explanations = with_gold_links(explanations, alignments)
     if against is not None:
         others = _explain(against, pairs, settings, out)
-        explanations = beside_another(explanations, others, (str(model), str(against)))
+        explanations = beside_another(explanations, others, _short_names(model, against))
     if out is None:
         print_explanations(explanations)
     else:
         with task(f"drawing {out}"):
             write_explanations(out, explanations, figure)
         print(f"{out}: sentences: {len(explanations)}")
+
+
+def _short_names(one: Path, other: Path) -> tuple[str, str]:
+    """Names models by the ends of their paths, as short as they differ: pages are published."""
+    names = (str(one), str(other))
+    for count in range(max(len(one.parts), len(other.parts)), 0, -1):
+        shorter = tuple(str(Path(*each.parts[-count:])) for each in (one, other))
+        if shorter[0] == shorter[1] and one != other:
+            break
+        names = (shorter[0], shorter[1])
+    return names
 
 
 def _explain(

@@ -95,7 +95,9 @@ def _rules(host: str, key: str | None, origins: list[str], names: list[str]) -> 
         raise UntoldError("--allow-origin *: name each origin, as in https://a.org")
     hosts = frozenset(each.lower() for each in names)
     if host not in _EVERYWHERE:
-        hosts |= _HOME if host in _HOME else {host.lower()}
+        hosts |= {host.lower()}
+    if hosts:  # none means any; probes of this machine ask under its own names
+        hosts |= _HOME
     return GuardRules(hosts, frozenset(origins), key)
 
 

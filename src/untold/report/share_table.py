@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from untold.introspection.share_explanation import LIKELY, ShareExplanation
+from untold.report.turned_words import any_falls_back, turned_words
 
 __all__ = ["share_table"]
 
@@ -18,6 +19,7 @@ _SIGNS = ("✓", "○", "–")
 _NAMES = ("told (PAST)", "untold (FUTURE)", "neither (REDUNDANT)")
 _STYLES = ("blue", "bold yellow", "italic bright_black")
 _JUST_TOLD, _FLIPPED = "»", "bold reverse blue"
+_AGAIN, _FALLEN = "↩", "bold reverse yellow"
 _COPIED, _COPIED_STYLE = "❐", "green"
 _LACKING = "underline"
 _UNCALIBRATED = "no word is judged to be untold or added: run untold calibrate first"
@@ -25,7 +27,7 @@ _UNCALIBRATED = "no word is judged to be untold or added: run untold calibrate f
 
 def share_table(explanations: Sequence[ShareExplanation]) -> list[RenderableType]:
     """Shows both texts, and the source words before each target word and before the end."""
-    parts: list[RenderableType] = [_legend(any(each.copies for each in explanations))]
+    parts: list[RenderableType] = [_legend(explanations)]
     if any(each.untold is None for each in explanations):
         parts.append(Text(_UNCALIBRATED, style="dim"))
     for explanation in explanations:
@@ -35,11 +37,13 @@ def share_table(explanations: Sequence[ShareExplanation]) -> list[RenderableType
     return parts
 
 
-def _legend(copies: bool) -> Text:
+def _legend(explanations: Sequence[ShareExplanation]) -> Text:
     signs = zip(_SIGNS, _NAMES, _STYLES, strict=True)
     entries = [Text(f"{sign} {name}", style) for sign, name, style in signs]
     entries.append(Text(f"{_JUST_TOLD} just told", _FLIPPED))
-    if copies:
+    if any(any_falls_back(each.shares) for each in explanations):
+        entries.append(Text(f"{_AGAIN} untold again", _FALLEN))
+    if any(each.copies for each in explanations):
         entries.append(Text(f"{_COPIED} copied from", _COPIED_STYLE))
     return Text("   ").join(entries)
 
@@ -58,12 +62,14 @@ def _table(explanation: ShareExplanation) -> Table:
 
 
 def _line(explanation: ShareExplanation, step: int) -> Text:
-    flipped = {flip.source for flip in explanation.flips if flip.target == step - 1}
+    turned = turned_words(explanation.shares, step)
     largest = explanation.shares[step].argmax(axis=-1)
     words = []
     for place, (word, category) in enumerate(zip(explanation.source.words, largest, strict=True)):
-        if place in flipped:
+        if place in turned.told:
             words.append(Text(f"{_JUST_TOLD}{word}", _FLIPPED))
+        elif place in turned.fallen:
+            words.append(Text(f"{_AGAIN}{word}", _FALLEN))
         else:
             words.append(Text(f"{_SIGNS[category]}{word}", _STYLES[category]))
     if explanation.untold is not None and step == len(explanation.target.words):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["ANSWERS"]
+__all__ = ["ANSWERS", "LIBRE_EXAMPLES"]
 
 _SCORES = {"score": -0.31, "log_probability": -0.62}
 _TRANSLATION = {
@@ -17,6 +17,7 @@ _EVENT = """event: token
 data: {"index": 0, "text": "Das", "words": ["Das"], "kept": 0, "revised": false, "complete": false,
 data: "shares": [[0.02, 0.97, 0.01], [0.01, 0.98, 0.01]]}
 """
+_ENGLISH, _GERMAN = {"code": "en", "name": "English"}, {"code": "de", "name": "German"}
 ANSWERS: dict[str, Any] = {
     "models": {
         "default": "en-de",
@@ -66,4 +67,18 @@ ANSWERS: dict[str, Any] = {
         "damages": [],
     },
     "stream": _EVENT,
+}
+# A body, if there is one, and the answer to it.
+LIBRE_EXAMPLES: dict[str, tuple[Any, Any]] = {
+    "translate": (
+        {"q": "The child reads a book .", "source": "en", "target": "de"},
+        {"translatedText": "Das Kind liest ein Buch ."},
+    ),
+    "detect": ({"q": "The child reads a book ."}, [{"confidence": 100.0, "language": "en"}]),
+    "languages": (None, [_ENGLISH | {"targets": ["de"]}, _GERMAN | {"targets": []}]),
+    "frontend/settings": (
+        None,
+        {"charLimit": 2000, "language": {"source": _ENGLISH, "target": _GERMAN}},
+    ),
+    "health": (None, {"status": "ok"}),
 }

@@ -92,6 +92,7 @@ def internal_error() -> ApiError:
 
 
 async def _send(send: Send, event: StreamEvent) -> None:
-    body = b"event: %b\ndata: %b\n\n" % (event.name.encode(), encode_json(event.data))
+    data = event.data if isinstance(event.data, bytes) else encode_json(event.data)
+    body = b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
     async with asyncio.timeout(_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -26,7 +27,7 @@ from untold.serve.request_bodies import (
 )
 from untold.serve.service import Service
 from untold.serve.service_limits import ServiceLimits
-from untold.serve.work.live_stream import LiveText
+from untold.serve.work.live_stream import LiveText, StreamEvent
 from untold.serve.work.model_shelf import ServedModel
 from untold.serve.work.model_tasks import CheckTask, Decoding, ExplainTask, TranslateTask
 from untold.serve.work.uploaded_file import read_uploaded
@@ -135,16 +136,38 @@ class _Routes:
         document = heading | {"sentences": [found[place] for place in range(len(pairs))]}
         return JsonAnswer(await asyncio.to_thread(encode_json, document))
 
-    async def check(self, request: Request, body: CheckBody) -> JsonAnswer:
+    async def check(self, request: Request, body: CheckBody) -> Response:
         """Judges pairs, or the segments of a file."""
         model = self._service.shelf.find(body.model)
         items = await asyncio.to_thread(_items_to_check, body, self._limits)
         segments = [each for each in items if isinstance(each, Segment)]
-        judged = await self._service.run(request, CheckTask(model, body.expected), segments)
-        damages = [damage_record(each) for each in items if isinstance(each, Damage)]
-        record = await asyncio.to_thread(_check_record, judged, body.threshold)
-        document = {"model": model.name, **record, "damages": damages}
-        return JsonAnswer(await asyncio.to_thread(encode_json, document))
+        task = CheckTask(model, body.expected)
+
+        def word(judged: Sequence[CheckedSegment | Segment]) -> bytes:
+            damages = [damage_record(each) for each in items if isinstance(each, Damage)]
+            record = _check_record(judged, body.threshold)
+            return encode_json({"model": model.name, **record, "damages": damages})
+
+        if body.stream:
+            events = self._check_events(request, task, segments, word)
+            return EventStream(events, await anext(events))
+        judged = await self._service.run(request, task, segments)
+        return JsonAnswer(await asyncio.to_thread(word, judged))
+
+    async def _check_events(
+        self,
+        request: Request,
+        task: CheckTask,
+        segments: Sequence[Segment],
+        word: Callable[[Sequence[Any]], bytes],
+    ) -> AsyncIterator[StreamEvent]:
+        """Yields `progress` while segments are judged, and the whole answer as `end`."""
+        async with aclosing(self._service.watch(request, task, segments)) as found:  # type: ignore[type-var]
+            async for each in found:
+                if isinstance(each, int):
+                    yield StreamEvent("progress", {"done": each, "segments": len(segments)})
+                else:
+                    yield StreamEvent("end", await asyncio.to_thread(word, each))
 
     async def stream(self, request: Request, body: StreamBody) -> EventStream:
         """Translates one text; the events are start, token after token, and end or error."""
@@ -175,7 +198,8 @@ def _check_lengths(texts: int, characters: int, field: str, lengths: Sequence[in
     for number, length in enumerate(lengths, start=1):
         if length > characters:
             sizes = f"{length:,} characters, and at most {characters:,} are taken"
-            raise ApiError(413, "too_long", f"{field} {number} has {sizes}: divide it")
+            place = f"{field} {number}" if len(lengths) > 1 else field
+            raise ApiError(413, "too_long", f"{place} has {sizes}: divide it")
 
 
 def check_beam(limits: ServiceLimits, asked: Decoding) -> Decoding:

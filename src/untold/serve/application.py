@@ -68,7 +68,7 @@ def _add_page(app: FastAPI) -> None:
 
 def _add_probes(app: FastAPI, service: Service) -> None:
     @app.get("/livez", tags=["probes"], summary="The process runs")
-    @app.get("/healthz", tags=["probes"], summary="The same")
+    @app.get("/healthz", tags=["probes"], summary="The process runs, as /livez says")
     async def livez() -> JsonAnswer:
         return JsonAnswer({"status": "ok"})
 

@@ -95,8 +95,11 @@ class HttpServer:
     def _heed(self, number: int) -> None:
         if number == signal.SIGHUP:
             self._reloading = asyncio.create_task(self._reload())
+        elif self._server.should_exit:
+            return
         elif self._received:
-            self._server.should_exit = self._server.force_exit = True
+            self._draining.cancel()
+            self._end()
         else:
             self._received = number
             self._service.drain()
@@ -111,8 +114,13 @@ class HttpServer:
         end = loop.time() + self._service.limits.drain_seconds
         while self._service.running and loop.time() < end:
             await asyncio.sleep(0.02)
+        self._end()
+
+    def _end(self) -> None:
+        """Ends the server; requests that still run are broken off."""
         left = self._service.running
-        account = f"{left} requests were broken off" if left else "all requests were answered"
+        broken = f"{left} request{' was' if left == 1 else 's were'} broken off"
+        account = broken if left else "all requests were answered"
         print(last_line(self._received, account), file=sys.stderr, flush=True)
         self._server.should_exit = True
         self._server.force_exit = bool(left)

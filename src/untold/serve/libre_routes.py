@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from untold.config import DataConfig
 from untold.errors import shorten
+from untold.serve.answer_examples import LIBRE_EXAMPLES
 from untold.serve.answers import JsonAnswer, first_mistake
 from untold.serve.api_errors import ApiError
 from untold.serve.api_routes import check_beam, check_texts
@@ -58,17 +59,25 @@ def libre_routes(service: Service, key: str | None) -> APIRouter:
     """Makes the routes of one service; whoever sends no header may send `api_key`."""
     router = APIRouter(tags=["LibreTranslate"], default_response_class=JsonAnswer)
     routes = _LibreRoutes(service, key)
-    example = {"q": "The child reads a book .", "source": "en", "target": "de"}
-    for path, handle, method, body in (
-        ("/translate", routes.translate, "POST", example),
-        ("/detect", routes.detect, "POST", {"q": example["q"]}),
-        ("/languages", routes.languages, "GET", None),
-        ("/frontend/settings", routes.settings, "GET", None),
-        ("/health", routes.health, "GET", None),
+    for path, handle, method, summary in (
+        ("/translate", routes.translate, "POST", "Translate a text, a list of texts or HTML"),
+        ("/detect", routes.detect, "POST", "Name the source language, if there is one"),
+        ("/languages", routes.languages, "GET", "List languages and what each is translated to"),
+        ("/frontend/settings", routes.settings, "GET", "Tell a page of LibreTranslate the limits"),
+        ("/health", routes.health, "GET", "Work can be done now"),
     ):
+        body, answer = LIBRE_EXAMPLES[path.strip("/")]
         content = {"application/json": {"schema": {"type": "object"}, "example": body}}
         extra = {} if body is None else {"requestBody": {"content": content, "required": True}}
-        router.add_api_route(path, handle, methods=[method], openapi_extra=extra)
+        good = {"description": "An answer.", "content": {"application/json": {"example": answer}}}
+        router.add_api_route(
+            path,
+            handle,
+            methods=[method],
+            summary=summary,
+            responses={200: good},
+            openapi_extra=extra,
+        )
     return router
 
 

@@ -116,6 +116,9 @@ class CheckBody(_Body):
     expected: Annotated[
         float, Field(ge=0.001, le=0.999, description="The share of pairs with a mistake.")
     ] = 0.1
+    stream: Annotated[
+        bool, Field(description="Send events: progress now and then, and the answer as end.")
+    ] = False
 
 
 class StreamBody(_Body):
@@ -146,7 +149,9 @@ def read_json(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _malformed(f"byte {error.start + 1} is not UTF-8: encode it as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise _malformed(f"{error.msg} at character {error.pos + 1}: mend it") from None
+        raise _malformed(
+            f"{error.msg.removesuffix(' at')} at character {error.pos + 1}: mend it"
+        ) from None
     except ValueError as error:
         raise _malformed(str(error)) from None
     return value

@@ -87,6 +87,9 @@ class RequestGuard:
             await answer.refuse(scope, receive, error)
         except (ClientGoneError, ConnectionError):
             pass
+        except asyncio.CancelledError:  # the server ends before the work does
+            await answer.refuse(scope, receive, not_ready("the server stopped before its answer"))
+            raise
         except Exception as error:
             report_unexpected(error)
             await answer.refuse(scope, receive, internal_error())

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,18 +92,45 @@ class Service:
         self.check_ready()
         events: asyncio.Queue[Any] = asyncio.Queue()
         job = StreamJob(lambda: live_events(asked, self.metrics), _deliver_to(events.put_nowait))
+        deadline = self._deadline()
+        with self._followed(request, job, events):
+            while (event := await _next(events, deadline)) is not None:
+                yield event
+
+    async def watch(
+        self, request: Request, task: BatchTask, items: Sequence[Any]
+    ) -> AsyncIterator[int | list[Any]]:
+        """Yields how many items are done whenever some are, and all results at last.
+
+        Time is up when nothing has been done for as long as a whole answer may take.
+        """
+        self.check_ready()
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        deliver = _deliver_to(events.put_nowait)
+        job = BatchJob(task, items, deliver, progressed=deliver)
+        with self._followed(request, job, events):
+            while isinstance(found := await _next(events, self._deadline()), int):
+                yield found
+            yield found
+
+    @contextlib.contextmanager
+    def _followed(
+        self, request: Request, job: BatchJob | StreamJob, events: asyncio.Queue[Any]
+    ) -> Iterator[None]:
+        """Has a job done until the end of the block; its events tell, too, if the client leaves."""
         self.queue.put(job)
         leaving = asyncio.create_task(_until_gone(request))
         leaving.add_done_callback(lambda _: events.put_nowait(ClientGoneError()))
-        deadline = asyncio.get_running_loop().time() + self.limits.seconds
         try:
-            while (event := await _next(events, deadline)) is not None:
-                yield event
+            yield
         except TimeoutError:
             raise too_late(self.limits.seconds) from None
         finally:
             leaving.cancel()
             self.queue.leave(job)
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self.limits.seconds
 
     def check_ready(self) -> None:
         """Refuses work that cannot be done."""

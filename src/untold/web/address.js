@@ -1,6 +1,6 @@
 // The address of the page names what is shown. Browsers do not send this part of it anywhere.
 
-const LONGEST = 6000; // characters of an address that every browser takes
+const LONGEST = 40_000; // characters of an address that every browser takes
 
 /** @returns {Record<string, string>} */
 export const readAddress = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));

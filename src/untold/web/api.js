@@ -1,6 +1,6 @@
 // Talks to the server that this page came from, and to no other.
 import { recall, remember } from "./memory.js";
-/** @import {StartEvent, TokenEvent, Translation} from "./types.js" */
+/** @import {CheckAnswer, StartEvent, TokenEvent, Translation} from "./types.js" */
 
 const API_KEY = "untold.key";
 
@@ -33,30 +33,40 @@ export async function ask(path, body, signal) {
  * @typedef {{event: "start", data: StartEvent} | {event: "token", data: TokenEvent}
  *   | {event: "end", data: {translation: Translation}}} StreamEvent
  */
+/** @typedef {{event: "progress", data: {done: number, segments: number}} | {event: "end", data: CheckAnswer}} CheckEvent */
 
 /**
- * Translates a text, and yields what happens as it happens.
+ * Asks the server, and yields what happens as it happens.
+ * @template {StreamEvent | CheckEvent} Happening
+ * @param {string} path below the page's address
  * @param {object} body
  * @param {AbortSignal} signal
- * @returns {AsyncGenerator<StreamEvent>}
+ * @returns {AsyncGenerator<Happening>}
  */
-export async function* watch(body, signal) {
-  const answer = await request("v1/stream", body, signal);
+export async function* watch(path, body, signal) {
+  const answer = await request(path, body, signal);
+  let ended = false;
+  for await (const block of blocksOf(answer)) {
+    const found = parseEvent(block);
+    if (!found) continue;
+    if (found.event === "error") throw new ApiError(500, found.data.error?.message ?? "The server stopped with an error.");
+    ended ||= found.event === "end";
+    yield found;
+  }
+  if (!ended) throw new ApiError(0, "The server stopped before its answer was complete: try again.");
+}
+
+/** Cuts a stream where its events end. @param {Response} answer */
+async function* blocksOf(answer) {
   const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", ended = false;
-  while (reader) {
-    const { value, done } = await reader.read();
+  let rest = "";
+  for (;;) {
+    const { value, done } = (await reader?.read()) ?? { value: "", done: true };
     const blocks = (rest + (value ?? "")).split(/\r\n\r\n|\n\n|\r\r/);
     rest = blocks.pop() ?? "";
-    for (const found of blocks.map(parseEvent)) {
-      if (!found) continue;
-      if (found.event === "error") throw new ApiError(500, found.data.error?.message ?? "The server stopped with an error.");
-      ended ||= found.event === "end";
-      yield found;
-    }
-    if (done) break;
+    yield* blocks;
+    if (done) return;
   }
-  if (!ended) throw new ApiError(0, "The server stopped before the translation was complete: try again.");
 }
 
 /** Reads one event of a stream; comments keep the connection alive and say nothing. @param {string} block @returns {any} */
@@ -70,14 +80,10 @@ export function parseEvent(block) {
 
 /** @param {string} path @param {object} [body] @param {AbortSignal} [signal] */
 async function request(path, body, signal) {
-  const key = recall(API_KEY, sessionStorage);
-  /** @type {Record<string, string>} */
-  const headers = key ? { Authorization: `Bearer ${key}` } : {};
-  if (body) headers["Content-Type"] = "application/json";
   const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
   let answer;
   try {
-    answer = await fetch(path, { ...sent, headers, signal: signal ?? null, credentials: "same-origin" });
+    answer = await fetch(path, { ...sent, headers: headersOf(body), signal: signal ?? null, credentials: "same-origin" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, "The server does not answer: see whether untold serve still runs, and try again.");
@@ -85,4 +91,10 @@ async function request(path, body, signal) {
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => null);
   throw new ApiError(answer.status, told?.error?.message ?? `The server answered with the error ${answer.status}: try again.`);
+}
+
+/** @param {object} [body] @returns {Record<string, string>} */
+function headersOf(body) {
+  const key = recall(API_KEY, sessionStorage);
+  return { ...(key ? { Authorization: `Bearer ${key}` } : {}), ...(body ? { "Content-Type": "application/json" } : {}) };
 }

@@ -1,4 +1,5 @@
 // Turns the records of a check into places as a list of findings shows them.
+import { sum } from "./shares.js";
 /** @import {CheckAnswer, CheckRecord, Part, Place} from "./types.js" */
 
 const SUSPECTED_SIDE = { omission: "source", addition: "target" };
@@ -6,6 +7,22 @@ const SUSPECTED_SIDE = { omission: "source", addition: "target" };
 /** @param {CheckAnswer} answer @returns {Place[]} */
 export function placesOf(answer) {
   return [...answer.results.map(placeOf), ...(answer.damages ?? [])];
+}
+
+/** Joins the answers about several files. @param {CheckAnswer[]} answers @returns {CheckAnswer} */
+export function joinAnswers(answers) {
+  const unchecked = /** @type {Record<string, number>} */ ({});
+  for (const [reason, count] of answers.flatMap((each) => Object.entries(each.unchecked))) {
+    unchecked[reason] = (unchecked[reason] ?? 0) + count;
+  }
+  return {
+    model: answers[0]?.model ?? "",
+    segments: sum(answers.map((each) => each.segments)),
+    unchecked,
+    findings: sum(answers.map((each) => each.findings)),
+    results: answers.flatMap((each) => each.results),
+    damages: answers.flatMap((each) => each.damages),
+  };
 }
 
 /** @param {CheckRecord} record @returns {Place} */

@@ -1,20 +1,27 @@
 // Checks an existing translation, or a file of them, for what it leaves out and adds.
 import { writeAddress } from "./address.js";
-import { ask } from "./api.js";
-import { placesOf } from "./check_places.js";
+import { ask, watch } from "./api.js";
+import { joinAnswers, placesOf } from "./check_places.js";
 import { byId } from "./dom.js";
+import { listenToDrops } from "./file_drop.js";
 import { checkSummary, FindingList, whole } from "./finding_list.js";
 import { copyButton, inBase64, saveFile, savePage } from "./saving.js";
 import { Stepper } from "./stepper.js";
 import { Trouble } from "./trouble.js";
 import { counted, grouped } from "./writing.js";
 /** @import {CheckAnswer, ExplainDocument, Limits, Place} from "./types.js" */
+/** @import {CheckEvent} from "./api.js" */
 
 export class CheckView {
-  /** @param {() => string} model the name of the chosen one @param {Limits} limits */
-  constructor(model, limits) {
+  /**
+   * @param {() => string} model the name of the chosen one
+   * @param {Limits} limits
+   * @param {() => void} show brings this view to the front
+   */
+  constructor(model, limits, show) {
     this.model = model;
     this.limits = limits;
+    this.show = show;
     this.trouble = new Trouble();
     this.stepper = new Stepper();
     this.answer = /** @type {CheckAnswer | null} */ (null);
@@ -27,7 +34,8 @@ export class CheckView {
     byId("check-trouble").append(this.trouble.element);
     byId("check-results").append(this.list.element);
     byId("check-stepper").append(this.stepper.element);
-    byId("check-tools").prepend(copyButton("Copy link", () => location.href));
+    this.link = copyButton("Copy link", () => location.href);
+    byId("check-tools").prepend(this.link);
     this.#listen();
   }
 
@@ -36,17 +44,10 @@ export class CheckView {
       event.preventDefault();
       void this.checkPair();
     });
-    this.file.addEventListener("change", () => void this.#checkFile(this.file.files?.[0]));
+    this.file.addEventListener("change", () => void this.#checkFiles([...(this.file.files ?? [])]));
+    listenToDrops((files) => void this.#checkFiles(files));
     byId("save-json").addEventListener("click", () => saveFile("untold-check.json", JSON.stringify(this.answer, null, 1), "application/json"));
     byId("save-html").addEventListener("click", () => void this.trouble.guard(() => this.#savePage()));
-    const zone = byId("drop");
-    for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
-      zone.addEventListener(name, (event) => {
-        event.preventDefault();
-        zone.classList.toggle("over", name === "dragenter" || name === "dragover");
-      });
-    }
-    zone.addEventListener("drop", (event) => void this.#checkFile(event.dataTransfer?.files[0]));
   }
 
   /** @param {string} source @param {string} target */
@@ -61,41 +62,59 @@ export class CheckView {
       return;
     }
     writeAddress({ view: "check", model: this.model(), source, target });
-    await this.trouble.guard(() => this.#check({ pairs: [{ source, target }] }));
+    await this.trouble.guard(() => this.#check([{ pairs: [{ source, target }] }]));
   }
 
-  /** @param {File | undefined} file */
-  async #checkFile(file) {
-    if (!file) return;
-    this.file.value = "";
-    if (file.size > this.limits.file_bytes) {
-      this.trouble.say(`${file.name} has ${grouped(file.size)} bytes, and at most ${grouped(this.limits.file_bytes)} are checked here: ` +
+  /** @param {File[]} files */
+  async #checkFiles(files) {
+    if (!files.length) return;
+    this.show();
+    const most = this.limits.file_bytes;
+    const large = files.find((file) => file.size > most);
+    if (large) {
+      this.trouble.say(`${large.name} has ${grouped(large.size)} bytes, and at most ${grouped(most)} are checked here: ` +
         "divide it, or use untold check.", null);
       return;
     }
     writeAddress({ view: "check", model: this.model() });
-    await this.trouble.guard(async () => this.#check({ file: { name: file.name, content: await inBase64(file) } }));
+    await this.trouble.guard(async () =>
+      this.#check(await Promise.all(files.map(async (file) => ({ file: { name: file.name, content: await inBase64(file) } })))));
+    this.file.value = ""; // so that the same file can be chosen again
   }
 
-  /** @param {object} what */
-  async #check(what) {
+  /** Has each part checked, and shows them together. @param {object[]} parts pairs or files */
+  async #check(parts) {
     this.running?.abort();
     this.running = new AbortController();
     this.stepper.element.hidden = true;
     byId("check-status").textContent = "Checking…";
+    const answers = /** @type {CheckAnswer[]} */ ([]);
     try {
-      const body = { model: this.model(), threshold: Number(this.threshold.value), ...what };
-      this.answer = /** @type {CheckAnswer} */ (await ask("v1/check", body, this.running.signal));
+      for (const part of parts) answers.push(...await this.#follow(part, this.running.signal));
     } catch (error) {
       byId("check-status").textContent = "";
       throw error;
     }
+    this.answer = joinAnswers(answers);
+    this.link.hidden = parts.some((part) => "file" in part); // no address holds a file
     const { segments, unchecked, findings, damages } = this.answer;
     this.summary = checkSummary(segments, unchecked, findings) + (damages?.length ? `; ${counted(damages.length, "damaged place")}` : "");
     byId("check-status").textContent = `${this.summary}.`;
     byId("check-answer").hidden = false;
     this.list.suspicious.checked = segments > 1 && findings > 0;
     this.list.show(placesOf(this.answer));
+  }
+
+  /** Has one part checked, and says how far it is. @param {object} part @param {AbortSignal} signal */
+  async #follow(part, signal) {
+    const answers = /** @type {CheckAnswer[]} */ ([]);
+    const body = { model: this.model(), threshold: Number(this.threshold.value), stream: true, ...part };
+    for await (const each of watch("v1/check", body, signal)) {
+      const event = /** @type {CheckEvent} */ (each);
+      if (event.event === "end") answers.push(event.data);
+      else byId("check-status").textContent = `Checking… ${grouped(event.data.done)} of ${counted(event.data.segments, "segment")}`;
+    }
+    return answers;
   }
 
   async #savePage() {

@@ -74,6 +74,11 @@ export function byId(id) {
   return /** @type {Kind} */ (found);
 }
 
+/** Chooses an option, if there is one of this value. @param {HTMLSelectElement} select @param {string} value */
+export function choose(select, value) {
+  if ([...select.options].some((option) => option.value === value)) select.value = value;
+}
+
 /**
  * Calls a function once input has rested for a while.
  * @param {() => void} action

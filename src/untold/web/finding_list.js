@@ -82,13 +82,7 @@ export class FindingList {
 
   /** @param {Row} row */
   #item({ place, kinds }) {
-    const marks = place.findings ?? [];
-    const labels = place.damage !== undefined ? [make("span", { className: "kind damage", text: "damaged" })]
-      : marks.map(({ kind, probability }) => make("span", { className: `kind ${kind}`, text: `${kind} ${probability.toFixed(2)}` }));
-    if (!labels.length) labels.push(make("span", { className: "kind clean", text: "✓ nothing found" }));
-    const name = place.name ? ` (${visible(place.name)})` : "";
-    const where = place.file ? `${visible(place.file)}:${place.line}${name}` : "";
-    const head = make("h3", {}, ...labels, make("bdi", { className: "where", text: where }));
+    const head = make("h3", {}, ...labelsOf(place), make("bdi", { className: "where", text: whereIs(place) }));
     const className = KINDS.find((kind) => kinds.has(kind)) ?? "clean";
     if (place.damage !== undefined) return make("li", { className }, head, make("p", { text: visible(place.damage) }));
     const item = make("li", { className }, head, make("dl", {},
@@ -97,6 +91,18 @@ export class FindingList {
     if (this.explain) item.append(button({ className: "quiet small", text: "Step through" }, () => this.explain?.(place)));
     return item;
   }
+}
+
+/** Says what was found in a place. @param {Place} place */
+function labelsOf({ damage, findings = [] }) {
+  if (damage !== undefined) return [make("span", { className: "kind damage", text: "damaged" })];
+  if (!findings.length) return [make("span", { className: "kind clean", text: "✓ nothing found" })];
+  return findings.map(({ kind, probability }) => make("span", { className: `kind ${kind}`, text: `${kind} ${probability.toFixed(2)}` }));
+}
+
+/** @param {Place} place */
+function whereIs({ file, line, name }) {
+  return file ? `${visible(file)}:${line}${name ? ` (${visible(name)})` : ""}` : "";
 }
 
 /** @param {Place} place @param {number} position @returns {Row} */

@@ -2,7 +2,7 @@
 import { readAddress } from "./address.js";
 import { ask } from "./api.js";
 import { CheckView } from "./check_view.js";
-import { byId, make } from "./dom.js";
+import { byId, choose, make } from "./dom.js";
 import { stepByKeys } from "./stepper.js";
 import { themeButton } from "./theme.js";
 import { TranslateView } from "./translate_view.js";
@@ -49,37 +49,40 @@ function start(catalogue) {
   /** @type {HTMLElement} */ (other.parentElement).hidden = catalogue.models.length < 2;
   const beam = /** @type {HTMLInputElement} */ (byId("beam"));
   beam.max = String(catalogue.limits.beam);
-  const wanted = readAddress();
-  models.value = catalogue.models.some((model) => model.name === wanted.model) ? wanted.model ?? "" : catalogue.default;
-  const translate = new TranslateView(catalogue, () => models.value);
-  const check = new CheckView(() => models.value, catalogue.limits);
+  models.value = catalogue.default;
+  const noteModel = () => {
+    translate.offerExamples();
+    const known = catalogue.models.find((each) => each.name === models.value);
+    byId("check-note").textContent = known?.calibrated ? "" : UNCHECKED;
+  };
+  const useModel = (/** @type {string} */ name) => { choose(models, name); noteModel(); };
+  const translate = new TranslateView(catalogue, () => models.value, useModel);
+  const check = new CheckView(() => models.value, catalogue.limits, () => showView("check"));
   byId("settings").append(translate.alternatives.label);
   models.addEventListener("change", () => {
-    translate.offerExamples();
-    noteModel(catalogue, models.value);
+    noteModel();
     if (!byId("translate").hidden) void translate.run("");
   });
-  noteModel(catalogue, models.value);
-  const follow = () => fromAddress(translate, check);
+  const follow = () => {
+    useModel(readAddress().model ?? models.value);
+    fromAddress(translate, check);
+  };
   window.addEventListener("hashchange", follow);
   follow();
 }
 
-/** Says why a model cannot check. @param {Catalogue} catalogue @param {string} name */
-function noteModel(catalogue, name) {
-  const model = catalogue.models.find((each) => each.name === name);
-  byId("check-note").textContent = model?.calibrated ? "" : UNCHECKED;
-}
-
 /** @param {TranslateView} translate @param {CheckView} check */
 function fromAddress(translate, check) {
-  const { view, text, prefix, step, source = "", target = "" } = readAddress();
+  const address = readAddress();
+  const { view, text, prefix, step, source = "", target = "" } = address;
   showView(view === "check" ? "check" : "translate");
   if (view === "check" && source) {
     check.fill(source, target);
     void check.checkPair();
-  } else if (text) translate.begin({ text, prefix, step });
-  else if (translate.text.value) void translate.run(""); // typed while the page was loading
+  } else if (text) {
+    translate.set(address);
+    translate.begin({ text, prefix, step });
+  } else if (translate.text.value) void translate.run(""); // typed while the page was loading
 }
 
 listenToTabs();

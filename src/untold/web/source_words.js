@@ -5,6 +5,11 @@ import { largest, likely, SAID, SIGNS } from "./shares.js";
 import { percent, visible, written } from "./writing.js";
 /** @import {Side, Triple} from "./types.js" */
 
+const NEWS = {
+  told: () => ["» ", unseen("just told, after ")],
+  fallen: () => ["↩ ", unseen("untold again, after ")],
+};
+
 /**
  * @typedef {object} Standing what the source words show
  * @property {Triple[]} row
@@ -73,17 +78,15 @@ export class SourceWords {
    */
   #showWord(chip, why, place, shares, { told, fallen, cause, language, untold }) {
     const name = largest(shares);
-    const lacking = likely(untold, place);
-    const probability = (untold?.[place] ?? 0).toFixed(2);
-    chip.className = ["chip", name, told.has(place) ? "told" : "", fallen.has(place) ? "fallen" : "", lacking ? "lacking" : ""]
-      .filter(Boolean).join(" ");
-    chip.title = lacking ? `untold, probability ${probability}` : "";
+    const news = told.has(place) ? "told" : fallen.has(place) ? "fallen" : null;
+    const judged = likely(untold, place) ? Number(untold?.[place]).toFixed(2) : "";
+    chip.className = ["chip", name, news, judged && "lacking"].filter(Boolean).join(" ");
+    chip.title = judged && `untold, probability ${judged}`;
     chip.querySelector(".sign")?.replaceChildren(`${SIGNS[name]} ${percent(Math.max(...shares))}`, unseen(` percent ${SAID[name]}`));
-    const bar = chip.querySelector(".bar");
-    if (bar) fillBar(bar, shares);
-    why.replaceChildren();
-    if (lacking) why.append(make("span", { className: "judged", lang: "en", dir: "ltr", text: `untold ${probability}` }));
-    else if (told.has(place)) why.append("» ", unseen("just told, after "), make("bdi", { text: visible(cause), lang: language }));
-    else if (fallen.has(place)) why.append("↩ ", unseen("untold again, after "), make("bdi", { text: visible(cause), lang: language }));
+    fillBar(/** @type {Element} */ (chip.querySelector(".bar")), shares);
+    why.replaceChildren(...(judged ? judgement(judged) : news ? [...NEWS[news](), make("bdi", { text: visible(cause), lang: language })] : []));
   }
 }
+
+/** @param {string} probability */
+const judgement = (probability) => [make("span", { className: "judged", lang: "en", dir: "ltr", text: `untold ${probability}` })];

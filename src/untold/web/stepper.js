@@ -34,8 +34,8 @@ export class Stepper {
     this.links = make("select", {}, ...LINKS.map(([value, text]) => make("option", { value, text })));
     this.links.addEventListener("input", () => this.#drawLines());
     this.stage = make("div", { className: "stage" },
-      make("h3", { text: "Source: how each word stands now" }), this.source.list,
-      make("h3", { text: "Translation: the framed word comes next" }), this.target.list);
+      make("h3", { text: "Source, before the framed word is said" }), this.source.list,
+      make("h3", { className: "hidden", text: "Translation: the framed word comes next" }), this.target.list);
     this.lines = new LinkLines(this.stage);
     this.element = make("section", { className: "stepper" }, this.heading,
       make("div", { className: "card" }, this.stage, this.key.element, this.#choices()),
@@ -145,6 +145,7 @@ export class Stepper {
     const source = { text: "", words: [], language: "" };
     this.target.build({ source, target, shares: [], flips: [], copies: [], score: 0, log_probability: 0 }, forced);
     this.target.show(words.length);
+    if (token.revised) this.target.markChanged(token.kept);
     if (token.shares) this.#standing(token.shares, words.at(-2) ?? words.at(-1) ?? "", language);
   }
 

@@ -70,23 +70,33 @@ export class TargetWords {
     [...this.list.children].forEach((item, place) => item.classList.toggle("linked", places.has(place)));
   }
 
+  /** Marks the words that another hypothesis has in place of others. @param {number} first */
+  markChanged(first) {
+    [...this.list.children].forEach((item, place) => item.classList.toggle("changed", place >= first));
+  }
+
   /** @param {number} step */
   show(step) {
     const items = [...this.list.children];
     const atEnd = step === items.length - 1;
     const focused = this.list.contains(document.activeElement);
+    const added = this.sentence?.added;
     this.list.classList.toggle("at-end", atEnd);
     items.forEach((item, place) => {
       const chosen = item.firstElementChild;
       if (!(item instanceof HTMLElement) || !(chosen instanceof HTMLElement)) return;
-      const added = this.sentence?.added;
       item.title = atEnd && likely(added, place) ? `added, probability ${added?.[place]?.toFixed(2)}` : "";
-      chosen.classList.toggle("next", place === step);
-      chosen.classList.toggle("later", place > step);
-      chosen.tabIndex = place === step ? 0 : -1;
-      if (place === step) chosen.setAttribute("aria-current", "step");
-      else chosen.removeAttribute("aria-current");
+      placeWord(chosen, place - step);
       if (focused && place === step) chosen.focus({ preventScroll: true });
     });
   }
+}
+
+/** Shows a word as said before, next or later. @param {HTMLElement} chosen @param {number} distance from the step */
+function placeWord(chosen, distance) {
+  chosen.classList.toggle("next", distance === 0);
+  chosen.classList.toggle("later", distance > 0);
+  chosen.tabIndex = distance === 0 ? 0 : -1;
+  if (distance === 0) chosen.setAttribute("aria-current", "step");
+  else chosen.removeAttribute("aria-current");
 }

@@ -2,11 +2,12 @@
 import { writeAddress } from "./address.js";
 import { ask, watch } from "./api.js";
 import { AlternativeList } from "./alternatives.js";
-import { button, byId, rested } from "./dom.js";
+import { button, byId, choose, rested } from "./dom.js";
 import { HistoryList } from "./history_list.js";
 import { copyButton, saveFile, savePage } from "./saving.js";
 import { CATEGORIES } from "./shares.js";
 import { Stepper } from "./stepper.js";
+import { summarize } from "./summary.js";
 import { Trouble } from "./trouble.js";
 import { coveredWords, grouped, visible } from "./writing.js";
 /** @import {Catalogue, ExplainDocument, Sentence, TokenEvent, Translation} from "./types.js" */
@@ -16,11 +17,16 @@ const REST = 400; // milliseconds without a letter before a text is translated
 const SEEN_ONLY = "This model does not separate past and future: it shows its translation alone.";
 
 export class TranslateView {
-  /** @param {Catalogue} catalogue @param {() => string} model the name of the chosen one */
-  constructor(catalogue, model) {
+  /**
+   * @param {Catalogue} catalogue
+   * @param {() => string} model the name of the chosen one
+   * @param {(name: string) => void} useModel chooses another one
+   */
+  constructor(catalogue, model, useModel) {
     this.catalogue = catalogue;
     this.model = model;
     this.prefix = "";
+    this.revisions = 0;
     this.sentence = /** @type {Sentence | null} */ (null);
     this.running = new AbortController();
     this.text = /** @type {HTMLTextAreaElement} */ (byId("text"));
@@ -31,7 +37,10 @@ export class TranslateView {
     this.stepper = new Stepper((step) => this.#address(step));
     this.beside = new Stepper();
     this.alternatives = new AlternativeList((text) => void this.trouble.guard(() => this.#explain(text)));
-    this.history = new HistoryList((entry) => this.begin({ text: entry.text }));
+    this.history = new HistoryList((entry) => {
+      useModel(entry.model);
+      this.begin({ text: entry.text });
+    });
     this.#compose();
     this.#listen();
   }
@@ -59,7 +68,7 @@ export class TranslateView {
     for (const control of [this.beam, this.other, this.alternatives.number]) {
       control.addEventListener("change", () => void this.run(this.prefix));
     }
-    byId("save-page").addEventListener("click", () => void this.trouble.guard(async () =>
+    byId("save-page").addEventListener("click", () => void this.trouble.guard(() =>
       savePage("untold.html", "explain_page.html", this.#document(), this.sentence?.source.text)));
     byId("save-record").addEventListener("click", () => saveFile("untold.json", JSON.stringify(this.#document(), null, 1), "application/json"));
   }
@@ -73,14 +82,21 @@ export class TranslateView {
   offerExamples() {
     const { examples = [] } = this.catalogue.models.find((each) => each.name === this.model()) ?? {};
     byId("examples").replaceChildren(...examples.map((text) =>
-      button({ className: "example", text: visible(text), dir: "auto" }, () => this.begin({ text }))));
+      button({ className: "example", text: visible(text), title: visible(text), dir: "auto" }, () => this.begin({ text }))));
   }
 
-  /** Shows what an address or a history names. @param {{text: string, prefix?: string, step?: string}} wanted */
+  /** Translates a text with the settings that stand there. @param {{text: string, prefix?: string, step?: string}} wanted */
   begin({ text, prefix = "", step }) {
     this.text.value = text;
     this.wantedStep = step === undefined ? undefined : Number(step) - 1;
     void this.run(prefix);
+  }
+
+  /** Sets what an address says of the search. @param {Record<string, string>} address */
+  set({ beam = "", nbest = "", other = "" }) {
+    this.beam.value = beam;
+    choose(this.alternatives.number, nbest);
+    choose(this.other, other);
   }
 
   /** Translates what stands there; the translation begins with `prefix`. @param {string} prefix */
@@ -100,9 +116,9 @@ export class TranslateView {
     await this.trouble.guard(async () => {
       this.#say("Translating…");
       try {
-        for await (const event of watch({ ...this.#body(), text, prefix }, signal)) {
+        for await (const event of watch("v1/stream", { ...this.#body(), text, prefix }, signal)) {
           if (signal.aborted) return;
-          this.#follow(event, text);
+          this.#follow(/** @type {StreamEvent} */ (event), text);
         }
         await this.#compare(text, prefix, signal);
         await this.alternatives.find({ ...this.#body(), texts: [text], prefixes: [prefix] }, signal);
@@ -142,6 +158,7 @@ export class TranslateView {
   /** @param {StreamEvent} event @param {string} text */
   #follow(event, text) {
     if (event.event === "start") {
+      this.revisions = 0;
       this.alternatives.clear();
       this.beside.element.hidden = true;
       byId("stage").classList.remove("two");
@@ -154,6 +171,7 @@ export class TranslateView {
   /** @param {TokenEvent} token */
   #grow(token) {
     this.#write(token.text);
+    this.revisions += Number(token.revised);
     this.stepper.follow(token, this.#language(), coveredWords(token.words, this.prefix));
   }
 
@@ -173,18 +191,19 @@ export class TranslateView {
     this.#write(translation.text);
     this.sentence = translation.trace;
     byId("result-tools").hidden = !translation.trace;
-    this.#say(translation.trace ? `Translated, score ${translation.score.toFixed(3)}.` : SEEN_ONLY);
+    this.#say(translation.trace ? summarize(translation.trace, this.prefix, this.revisions) : SEEN_ONLY);
     if (translation.trace) this.#open(translation.trace);
     else this.stepper.element.hidden = true;
     this.#address(this.stepper.step);
     if (!this.prefix && !this.running.signal.aborted) this.history.add({ text, translation: translation.text, model: this.model() });
   }
 
-  /** @param {Sentence} sentence */
+  /** Opens at the end or, after words that the reader gave, where the model went on. @param {Sentence} sentence */
   #open(sentence) {
-    const last = sentence.target.words.length;
+    const { words } = sentence.target;
+    const given = coveredWords(words, this.prefix);
     this.stepper.element.hidden = false;
-    this.stepper.open(sentence, this.wantedStep ?? last, coveredWords(sentence.target.words, this.prefix));
+    this.stepper.open(sentence, this.wantedStep ?? (this.prefix.trim() ? given : words.length), given);
     this.wantedStep = undefined;
   }
 
@@ -213,7 +232,10 @@ export class TranslateView {
 
   /** @param {number} step */
   #address(step) {
-    const end = !this.sentence || step === this.sentence.target.words.length;
-    writeAddress({ text: this.text.value, model: this.model(), prefix: this.prefix, step: end ? "" : step + 1 });
+    const end = !this.sentence || (step === this.sentence.target.words.length && !this.prefix.trim());
+    writeAddress({
+      text: this.text.value, model: this.model(), prefix: this.prefix, step: end ? "" : step + 1,
+      beam: this.beam.value, nbest: this.alternatives.number.value, other: this.other.value,
+    });
   }
 }

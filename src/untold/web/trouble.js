@@ -29,7 +29,7 @@ export class Trouble {
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") return;
       const retry = () => void this.guard(action);
-      if (error instanceof ApiError && error.status === 401) await askForKey(error.message, retry);
+      if (error instanceof ApiError && error.status === 401) askForKey(error.message, retry);
       this.say(error instanceof Error ? error.message : String(error), retry);
       if (!(error instanceof ApiError)) console.error(error);
     }
@@ -37,7 +37,7 @@ export class Trouble {
 }
 
 /** @param {string} reason @param {() => void} retry */
-async function askForKey(reason, retry) {
+function askForKey(reason, retry) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("key-dialog"));
   const field = /** @type {HTMLInputElement} */ (byId("key"));
   byId("key-reason").textContent = visible(reason);

@@ -35,6 +35,20 @@ def test_signs_say_how_each_word_stands(by_formula: Make) -> None:
     assert "✓ told (PAST)" in lines[0] and "– neither (REDUNDANT)" in lines[0]
 
 
+def test_a_word_that_falls_back_is_marked_and_one_that_is_neither_is_not_just_told(
+    by_formula: Make,
+) -> None:
+    made = by_formula("a b c", "A B C")
+    shares = made.shares.copy()
+    shares[2, 0] = [0.25, 0.625, 0.125]
+    shares[3, 2] = [0.25, 0.125, 0.625]
+    lines = printed([replace(made, shares=shares)]).split("\n")
+    rows = [line.split() for line in lines]
+    assert ["C", "↩a", "»b", "○c"] in rows and ["(end)", "»a", "✓b", "–c"] in rows
+    assert lines[0].endswith("» just told   ↩ untold again")
+    assert "↩" not in printed([made])
+
+
 def test_a_copied_word_names_the_word_it_came_from(by_formula: Make) -> None:
     plain = by_formula("a Bo c", "A Bo C")
     lines = printed([replace(plain, copies=(Copy(1, 1, 0.75),))]).split("\n")

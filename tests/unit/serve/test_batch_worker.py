@@ -96,6 +96,15 @@ def test_a_long_job_goes_to_the_end_of_the_queue_after_each_slice():
     assert task.calls == [[1, 2], [3, 4], [5]]
 
 
+def test_a_long_job_tells_how_much_is_done():
+    bench, done = Bench(batch_texts=2), []
+    job = bench.put(Doubling(), 1, 2, 3, 4, 5)
+    job.progressed = done.append
+    bench.put(Doubling("other"), 6).progressed = done.append
+    bench.work()
+    assert done == [2, 4], "neither at the end nor for what is done at once"
+
+
 def test_long_items_make_small_batches_but_one_is_always_taken():
     bench, task = Bench(batch_characters=2), Doubling()
     object.__setattr__(task, "size", lambda item: item)

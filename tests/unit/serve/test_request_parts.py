@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.checking.segment import Damage, Segment
+from untold.commands.serve import _HOME as HOME
+from untold.commands.serve import _rules
 from untold.errors import UntoldError
 from untold.serve.api_errors import STATUSES, ApiError
 from untold.serve.html_texts import HtmlTexts
@@ -168,3 +170,17 @@ def test_files_that_cannot_be_read_are_refused_without_a_path(name, content, sta
         read_uploaded(name, content, ServiceLimits(file_bytes=100, segments=3))
     assert (refused.value.status, refused.value.code) == (status, code)
     assert "/tmp" not in refused.value.message and "untold-" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "hosts"),
+    [
+        ("127.0.0.1", [], HOME),
+        ("127.0.0.1", ["A.example"], HOME | {"a.example"}),
+        ("10.0.0.1", [], HOME | {"10.0.0.1"}),
+        ("0.0.0.0", [], set()),  # any
+        ("0.0.0.0", ["a.example"], HOME | {"a.example"}),  # and probes of the machine itself
+    ],
+)
+def test_names_under_which_clients_may_ask(host, names, hosts):
+    assert _rules(host, "0123456789abcdef", [], names).hosts == hosts

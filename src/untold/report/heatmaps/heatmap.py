@@ -2,7 +2,7 @@
 
 A panel shows the shares before its word is produced. A source word that flips when this word is
 produced has a dashed frame in this panel, where it is still future, and a solid frame in the next
-panel, where it is past.
+panel, where it is past. One that has fallen back to future has a dotted frame.
 """
 
 import math
@@ -24,11 +24,13 @@ from untold.report.canvas import (
     wrap_text,
 )
 from untold.report.fonts import display_width
+from untold.report.turned_words import any_falls_back, turned_words
 
 __all__ = ["BAR", "drawn_texts", "panel_block", "panel_caption"]
 
 _COLOURS, _FRAME = "Blues", "#d62728"
 _COPIED = "❐"
+_LINES = {"before": (0, (2, 2)), "back": (0, (0.6, 1.2)), "after": "solid"}
 # Inches:
 _ROW, _COLUMN = 0.24, 0.26
 _GAP, _TITLES, _CATEGORIES = 0.12, 0.4, 0.85
@@ -38,6 +40,7 @@ _CAPTION = (
     "Each panel: before its word is said. Frames: a source word turns from FUTURE (dashed) "
     "to PAST (full)."
 )
+_DOTTED = " Dotted: it has fallen back to FUTURE."
 
 
 def panel_block(explanation: ShareExplanation) -> Block:
@@ -48,7 +51,8 @@ def panel_block(explanation: ShareExplanation) -> Block:
 def panel_caption(explanations: Sequence[ShareExplanation]) -> str:
     """Says how to read the panels of these explanations."""
     copies = any(explanation.copies for explanation in explanations)
-    return f"{_CAPTION} {_COPIED}: copied." if copies else _CAPTION
+    falls = any(any_falls_back(explanation.shares) for explanation in explanations)
+    return _CAPTION + (_DOTTED if falls else "") + (f" {_COPIED}: copied." if copies else "")
 
 
 @dataclass(frozen=True)
@@ -126,13 +130,14 @@ def _draw_panel(axes: Axes, explanation: ShareExplanation, step: int, *, labels:
     axes.tick_params(length=0, labelsize=8)
     axes.tick_params(axis="x", labelsize=6.5)
     axes.spines[:].set_color("#b0b0b0")
-    for flip in explanation.flips:
-        if flip.target in (step, step - 1):
-            axes.add_patch(_frame(flip.source, before=flip.target == step))
+    now, coming = (turned_words(explanation.shares, k) for k in (step, step + 1))
+    for places, style in ((coming.told, "before"), (now.fallen, "back"), (now.told, "after")):
+        for row in places:
+            axes.add_patch(_frame(row, style))
     return image
 
 
-def _frame(row: int, *, before: bool) -> Rectangle:
+def _frame(row: int, style: str) -> Rectangle:
     """Makes a frame around all columns of a source word."""
     return Rectangle(
         (-0.5, row - 0.5),
@@ -141,9 +146,9 @@ def _frame(row: int, *, before: bool) -> Rectangle:
         fill=False,
         edgecolor=_FRAME,
         linewidth=1.6,
-        linestyle=(0, (2, 2)) if before else "solid",
+        linestyle=_LINES[style],
         clip_on=False,
-        zorder=2 if before else 3,
+        zorder=3 if style == "after" else 2,
     )
 
 

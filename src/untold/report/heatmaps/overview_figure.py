@@ -1,7 +1,8 @@
 """Draws an overview of a long sentence: a strip for each category, source words by steps.
 
 A strip has a row for each source word and a column for each step: the state before a target word
-and, last, before the end. A frame marks where past has overtaken future.
+and, last, before the end. A frame marks where past has overtaken future, a dashed one where the
+word has fallen back.
 """
 
 from collections.abc import Sequence
@@ -15,11 +16,13 @@ from untold.categories import CATEGORIES, REDUNDANT
 from untold.introspection.share_explanation import ShareExplanation
 from untold.report.canvas import LINE, MARGIN, Block, Canvas, wrap_text
 from untold.report.fonts import display_width
+from untold.report.turned_words import turned_words
 
 __all__ = ["OVERVIEW_CAPTION", "overview_block"]
 
 OVERVIEW_CAPTION = (
-    "Each column: before its word is said. Frames: a source word has turned from FUTURE to PAST."
+    "Each column: before its word is said. Frames: a source word has turned from FUTURE to PAST; "
+    "dashed: back to FUTURE."
 )
 _COLOURS, _FRAME = "Blues", "#d62728"
 # Inches, but for points:
@@ -113,10 +116,24 @@ def _draw_strip(
     axes.set_yticks(range(len(words)), words if labels else [""] * len(words), parse_math=False)
     axes.tick_params(length=0, labelsize=_POINTS, pad=2)
     axes.spines[:].set_color("#b0b0b0")
-    for flip in explanation.flips if category != REDUNDANT else ():
-        place = (flip.target + 0.5, flip.source - 0.5)
-        axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=_FRAME, linewidth=0.9))
+    for step in range(len(steps)) if category != REDUNDANT else ():
+        turned = turned_words(explanation.shares, step)
+        for word in turned.told | turned.fallen:
+            axes.add_patch(_frame(step, word, back=word in turned.fallen))
     return image
+
+
+def _frame(step: int, word: int, *, back: bool) -> Rectangle:
+    """Makes a frame around one cell."""
+    return Rectangle(
+        (step - 0.5, word - 0.5),
+        1,
+        1,
+        fill=False,
+        edgecolor=_FRAME,
+        linewidth=0.9,
+        linestyle=(0, (1.5, 1)) if back else "solid",
+    )
 
 
 def _labels(words: Sequence[str]) -> list[str]:

@@ -96,7 +96,10 @@ class BatchWorker:
         for job in jobs:
             if not job.gone and len(job.results) == len(job.items):
                 job.deliver(job.results)
-        self.queue.put_back([j for j in jobs if not j.gone and len(j.results) < len(j.items)])
+        unfinished = [j for j in jobs if not j.gone and len(j.results) < len(j.items)]
+        for job in unfinished:
+            job.progressed(len(job.results))
+        self.queue.put_back(unfinished)
 
     def _do_alone(self, batch: Sequence[Slice], error: Exception) -> None:
         """Repeats jobs one by one, so that an error meets only the one that causes it."""

@@ -43,6 +43,7 @@ class BatchJob:
     deliver: Callable[[list[Any] | Exception], None]
     gone: bool = False  # nobody waits for it any more
     results: list[Any] = field(default_factory=list)
+    progressed: Callable[[int], None] = lambda _: None  # hears how many items are done by now
 
 
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ class StreamEvent:
     """An event by its name, with what JSON can hold."""
 
     name: str
-    data: dict[str, Any]
+    data: dict[str, Any] | bytes  # bytes are JSON already
 
 
 @dataclass(frozen=True)

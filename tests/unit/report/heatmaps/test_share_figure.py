@@ -99,3 +99,27 @@ def test_a_figure_is_chosen_by_name_and_refused_elsewhere(by_formula: Make, tmp_
     assert (tmp_path / "auto.svg").read_bytes() == panels != overview
     with pytest.raises(UntoldError, match=r"--figure overview: .*page\.html is no figure"):
         write_explanations(tmp_path / "page.html", [replace(made)], "overview")
+
+
+def falling_back(by_formula: Make) -> ShareExplanation:
+    """The first word is told, untold again and told; the third is mostly neither when it turns."""
+    made = by_formula("a b c", "A B C D")
+    shares = made.shares.copy()
+    shares[3, 0] = [0.25, 0.625, 0.125]
+    shares[3:, 2] = [0.25, 0.125, 0.625]
+    return replace(made, shares=shares)
+
+
+def test_a_word_that_falls_back_is_marked_and_one_that_is_neither_is_not(by_formula: Make) -> None:
+    made = falling_back(by_formula)
+    frames = {
+        (patch.get_x() + 0.5, patch.get_y() + 0.5): patch.get_linestyle() == "solid"
+        for patch in strips(share_figure([made], "overview"))[0].patches
+    }
+    assert frames == {(1, 0): True, (2, 1): True, (3, 0): False, (4, 0): True}
+    figure = share_figure([made], "panels")
+    fourth = next(axes for axes in figure.axes if axes.get_title() == "D")
+    assert [patch.get_y() + 0.5 for patch in fourth.patches] == [0, 0]  # again, and soon told
+    assert any("Dotted: it has fallen back" in text.get_text() for text in figure.texts)
+    plain = share_figure([by_formula("a", "A")], "panels")
+    assert not any("Dotted" in text.get_text() for text in plain.texts)

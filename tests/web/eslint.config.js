@@ -1,0 +1,51 @@
+// What the modules of the pages keep to beyond their types, which tsc checks (names, too).
+import js from "@eslint/js";
+
+export default [
+  js.configs.recommended,
+  {
+    files: ["**/*.js"],
+    linterOptions: { reportUnusedDisableDirectives: "error" },
+    rules: {
+      "no-undef": "off", // tsc knows the names of browsers
+      "no-control-regex": "off", // control characters are what writing.js makes visible
+      "array-callback-return": "error",
+      "arrow-body-style": "error",
+      complexity: ["error", 10],
+      curly: ["error", "multi-line"],
+      "default-case-last": "error",
+      eqeqeq: "error",
+      "max-depth": ["error", 3],
+      "max-lines": ["error", 250],
+      "max-lines-per-function": ["error", { max: 40, skipBlankLines: true, skipComments: true }],
+      "max-params": ["error", 5],
+      "no-alert": "error",
+      "no-console": ["error", { allow: ["error"] }],
+      "no-else-return": "error",
+      "no-eval": "error",
+      "no-implicit-coercion": "error",
+      "no-implied-eval": "error",
+      "no-new-func": "error",
+      "no-param-reassign": "error",
+      "no-restricted-properties": ["error",
+        ...["innerHTML", "outerHTML", "insertAdjacentHTML"].map((property) => ({ property, message: "Text enters through textContent." })),
+      ],
+      "no-return-assign": ["error", "except-parens"],
+      "no-self-compare": "error",
+      "no-shadow": "error",
+      "no-template-curly-in-string": "error",
+      "no-unmodified-loop-condition": "error",
+      "no-unused-expressions": "error",
+      "no-use-before-define": ["error", { functions: false, classes: true, variables: false }],
+      "no-useless-concat": "error",
+      "no-useless-return": "error",
+      "no-var": "error",
+      "object-shorthand": "error",
+      "prefer-arrow-callback": "error",
+      "prefer-const": "error",
+      "prefer-object-spread": "error",
+      "prefer-template": "error",
+      "require-await": "error",
+    },
+  },
+];
