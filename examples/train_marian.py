@@ -94,7 +94,7 @@ def train(model: MarianMTModel, pairs: list, options: argparse.Namespace) -> Non
     model.train()
     while done < options.steps:
         for group in batches(pairs, options.batch_tokens, dice):
-            rise, fall = done / warmup, (options.steps - done) / (options.steps - warmup)
+            rise, fall = done / warmup, (options.steps - done) / max(1, options.steps - warmup)
             for each in optimizer.param_groups:
                 each["lr"] = options.rate * min(rise, fall)
             source = pad([s for s, _ in group], model.config.pad_token_id)

@@ -62,7 +62,7 @@ def run_adoption(
     result = _measure(Translator([stock]), translator, aligner, held_out)
     for line in _lines(result):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in _what_next(out):
+    for line in _what_next(out, is_calibrated=translator.models[0].calibration is not None):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return result
 
@@ -206,12 +206,15 @@ def _lines(result: AdoptionResult) -> list[str]:
     return [*shown, f"translations unchanged: {result.unchanged} of {result.compared} compared"]
 
 
-def _what_next(out: Path) -> list[str]:
+def _what_next(out: Path, *, is_calibrated: bool) -> list[str]:
+    """Lists what to type; `check` needs probabilities, for which too few pairs may be held out."""
     pairs = f"--source {out}/corpus/valid.source --target {out}/corpus/valid.target"
+    more = [] if is_calibrated else [f"  untold calibrate {out} --source MORE --target MORE"]
     return [
         "",
         "Try next:",
         f'  untold explain {out} --source "A sentence of yours." --out untold.html',
+        *more,
         f"  untold check {out} {pairs}",
         f"  untold align --model {out} {pairs} --out links.txt",
         f"  untold translate {out} FILE --set decode.tell_all=0.5",

@@ -20,7 +20,8 @@ OWN_TYPE = "untold_past_future"  # the model_type of a folder with past and futu
 class ArchitectureFamily:
     """Says where a family of models keeps what the adapter needs."""
 
-    cross_attentions: Callable[[Any], list[nn.Module]]  # of a decoder, one for each layer
+    layers: str  # of an encoder or a decoder
+    cross_attention: Callable[[Any], nn.Module]  # of a layer of a decoder
     keys: str
     values: str
     heads: str
@@ -28,22 +29,24 @@ class ArchitectureFamily:
     parts: ReadParts | None = None  # takes a model apart, for translation on a CPU
 
 
-def _bart_attentions(decoder: Any) -> list[nn.Module]:
-    return [layer.encoder_attn for layer in decoder.layers]
+def _bart_attention(layer: Any) -> nn.Module:
+    return layer.encoder_attn
 
 
-def _t5_attentions(decoder: Any) -> list[nn.Module]:
-    return [block.layer[1].EncDecAttention for block in decoder.block]
+def _t5_attention(layer: Any) -> nn.Module:
+    return layer.layer[1].EncDecAttention
 
 
-_BART = ArchitectureFamily(_bart_attentions, "k_proj", "v_proj", "num_heads", "dropout", bart_parts)
+_BART = ArchitectureFamily(
+    "layers", _bart_attention, "k_proj", "v_proj", "num_heads", "dropout", bart_parts
+)
 FAMILIES: Mapping[str, ArchitectureFamily] = {
     "marian": _BART,
     "bart": _BART,
     "mbart": _BART,
     "m2m_100": _BART,
     "pegasus": _BART,
-    "t5": ArchitectureFamily(_t5_attentions, "k", "v", "n_heads", "dropout_rate"),
+    "t5": ArchitectureFamily("block", _t5_attention, "k", "v", "n_heads", "dropout_rate"),
 }
 
 

@@ -9,7 +9,7 @@ read, such as language codes, is inserted here, and its rows and columns are hid
 Where the families differ is in `architecture_families`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -147,12 +147,27 @@ class HuggingFaceBackbone(Backbone):
         frame = SourceFrame(self._frame, len(self.before)) if self.before or self.after else None
         return self.family.parts(self.model, frame, self.target_before)
 
+    def blocks(self) -> Iterable[nn.Module]:
+        """Lists all layers; keys and values of the source are computed before those of a decoder.
+
+        A model that drops whole layers in training (layerdrop) does not call all of them.
+        """
+        config, family = self.model.config, self.family
+        if any(getattr(config, f"{side}_layerdrop", 0.0) for side in ("encoder", "decoder")):
+            return
+        yield from getattr(self.model.get_encoder(), family.layers)
+        for layer in getattr(self.model.get_decoder(), family.layers):
+            cross = family.cross_attention(layer)
+            yield from (getattr(cross, name) for name in self._key_names)
+            yield layer
+
     @property
     def _key_names(self) -> tuple[str, str]:
         return self.family.keys, self.family.values
 
     def _cross_attentions(self) -> list[nn.Module]:
-        return self.family.cross_attentions(self.model.get_decoder())
+        layers = getattr(self.model.get_decoder(), self.family.layers)
+        return [self.family.cross_attention(layer) for layer in layers]
 
     def _project(
         self, attention: Any, name: str, states: Float[Tensor, "b i d"]

@@ -8,6 +8,7 @@
     output_embedding()             -> (v o) matrix     one row for each target token
     output_layer()                 -> OutputLayer      readouts to logits
     parts()                        -> TransformerParts of a Transformer; None for others
+    blocks()                       -> modules          that shards of a model gather one by one
 
 Decoding lays hypotheses out as (b, n): n beams of each of b sentences. A backbone treats the n
 beams of a sentence as n queries over one Source, so that the source is never copied n times.
@@ -16,6 +17,7 @@ only by `state.select(rows)`, where rows index the flattened (b n) hypotheses.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -192,6 +194,14 @@ class Backbone(nn.Module, ABC):
     def parts(self) -> TransformerParts | None:
         """Describes a Transformer by its parts, so that it can be prepared for translation."""
         return None
+
+    def blocks(self) -> Iterable[nn.Module]:
+        """Lists modules that are gathered one by one if processes share a model, inner ones first.
+
+        Every pass must call each of them, in the same order, and use their parameters only so. What
+        is not listed is gathered for the whole pass; layers of untold's Transformer need no list.
+        """
+        return ()
 
 
 @runtime_checkable

@@ -282,8 +282,11 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     model = build_model_for(tokenizers, config.model)
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
-    if config.train.compile:
-        compile_layers(model)
+    if config.train.compile and not compile_layers(model):
+        reporter.say(
+            f"train.compile has no effect: the backbone {config.model.backbone} has none of the "
+            "layers that are compiled"
+        )
     return model
 
 

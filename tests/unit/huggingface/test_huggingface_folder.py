@@ -23,6 +23,7 @@ from untold.huggingface.huggingface_backbone import HuggingFaceBackbone
 from untold.huggingface.huggingface_folder import wrap_model
 from untold.huggingface.transformers_extra import import_transformers
 from untold.models.build import build_model_for
+from untold.models.seq2seq import CoveringState
 from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.training.losses.objective import Objective
 from untold.translator import Translator, load
@@ -96,6 +97,49 @@ def test_greedy_search_is_that_of_generate(family, tmp_path):
     if special.eos in generated:
         generated = generated[: generated.index(special.eos)]
     assert list(best.tokens) == generated
+
+
+@torch.no_grad()
+def test_what_a_beam_that_reorders_shows_is_what_one_parallel_pass_shows(family, monkeypatch):
+    """In 64 bits, since routing magnifies how states of 32 are rounded."""
+    found, model = wrapped(family), with_past_future(family, token_coverage=True)
+    torch.nn.init.normal_(model.past_future.fusion.transform.weight, std=0.5)
+    model, batch, chosen = model.double(), batch_of(found), []
+    select = CoveringState.select
+    monkeypatch.setattr(
+        CoveringState,
+        "select",
+        lambda self, rows: (chosen.append(rows.tolist()), select(self, rows))[1],
+    )
+    special = found.tokenizers.target.special_ids
+    config = DecodeConfig(beam=4, nbest=4, max_length=9, length_penalty=0.0)
+    sentences = Sentences(batch.source, batch.source_mask, special)
+    hypotheses = search(model, sentences, config, {"assignments", "attention"})
+    assert any(rows != sorted(set(rows)) for rows in chosen)  # beams did change their rows
+    for real, source, nbest in zip(batch.source_mask, batch.source, hypotheses, strict=True):
+        for each in nbest:
+            prefix = torch.tensor([[special.bos, *each.tokens]])
+            encoded = model.encode(source[real][None], real[real][None])
+            whole = model.decode(encoded, prefix, attention=True)
+            close(each.assignments, whole.assignments[0])
+            close(each.attention, whole.attention[0])
+            ids = torch.tensor([*each.tokens, special.eos])
+            scores = model.logits(whole.holistic)[0].log_softmax(-1).gather(1, ids[:, None])
+            assert each.log_probability == pytest.approx(float(scores.sum()), abs=1e-4)
+
+
+def close(one, other):
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-5, check_dtype=False)
+
+
+def test_coverage_that_is_not_reordered_would_be_noticed(monkeypatch):
+    def forget(self, rows):
+        kept = torch.arange(len(rows)) if len(rows) == len(self.covered) else rows
+        return CoveringState(self.backbone.select(rows), self.covered[kept], self.begins)
+
+    monkeypatch.setattr(CoveringState, "select", forget)
+    with pytest.raises(AssertionError, match="not close"):
+        test_what_a_beam_that_reorders_shows_is_what_one_parallel_pass_shows("marian", monkeypatch)
 
 
 @torch.no_grad()

@@ -176,6 +176,7 @@ def _blocks(model: Seq2Seq) -> Iterator[nn.Module]:
 
     A decoder layer has several: its keys and values of the source are computed with the encoder.
     """
+    yield from model.backbone.blocks()
     for module in model.modules():
         if isinstance(module, EncoderLayer):
             yield module

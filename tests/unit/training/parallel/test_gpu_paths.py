@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from toys import compute_losses, separator, toy_batch, toy_config, toy_model
+from toys import compute_losses, separator, shape_of, toy_batch, toy_config, toy_model
 from untold.config import TrainConfig
 from untold.errors import UntoldError
 from untold.models import transformer
+from untold.training import run
 from untold.training.parallel.compiled_layers import compile_layers
 from untold.training.run import RunOptions, train
 
@@ -52,6 +53,14 @@ def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
     with pytest.raises(UntoldError, match=message):
         train(toy_config(corpus, train=settings), RunOptions(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_layers_to_compile_is_told_so(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "check_compilation", lambda device: None)
+    model = {**shape_of("rnmt"), "backbone": "rnmt"}
+    settings = {"compile": True, "steps": 1, "validate_bleu": False, "best_by": "loss"}
+    train(toy_config(corpus, model=model, train=settings), RunOptions(tmp_path / "run"))
+    assert "train.compile has no effect: the backbone rnmt" in capsys.readouterr().err
 
 
 def compare_compiled_layers():
