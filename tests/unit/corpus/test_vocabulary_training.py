@@ -200,6 +200,8 @@ def test_a_killed_child_is_one_line_about_memory():
 
 
 SLOW = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 from untold.config import TokenizerConfig
 from untold.corpus.tokenizer import train_tokenizers
 lines = [(f"{k} abc{k % 7}" * 3000)[:9999] for k in range(400)]
