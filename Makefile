@@ -74,6 +74,7 @@ bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios, kept in benchmarks/re
 	$(BIN)/python benchmarks/train.py --rnmt --json $(RESULTS)/train-rnmt.json
 	$(BIN)/python benchmarks/routing.py --json $(RESULTS)/routing.json
 	$(BIN)/python benchmarks/roofline.py --json $(RESULTS)/roofline.json
+	$(BIN)/python benchmarks/huggingface.py --threads 1 --json $(RESULTS)/huggingface-tiny.json
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/threads.py
