@@ -122,9 +122,13 @@ class Workshop:
     def run(self, job: Job) -> Path:
         """Returns the directory of a trained model; a run that was stopped goes on."""
         out, origin = self.plan.out / "runs" / job.name, self._origin(job)
-        # A kept result does not say that this folder's run is over: it may come from elsewhere.
-        if self._runs.find(f"{job.name}/trained", origin) is not None:
-            return out
+        # Either may be missing: results may come from elsewhere, and may have been removed.
+        step = self._runs.get(f"{job.name}/trained", origin, lambda: self._run_training(job, out))
+        self.kept.get(f"done/{job.name}", origin, lambda: step)
+        return out
+
+    def _run_training(self, job: Job, out: Path) -> int:
+        """Trains to the end and returns the number of updates; leaves if a signal stops it."""
         init = self._start(job)
         if job.system.needs_aligner:
             self.aligner_path()
@@ -133,9 +137,7 @@ class Workshop:
             kept = f"what is done is kept in {self.plan.out}; the same command goes on"
             print(last_line(result.signal, kept), file=sys.stderr)
             sys.exit(128 + result.signal)
-        self._runs.get(f"{job.name}/trained", origin, lambda: result.progress.step)
-        self.kept.get(f"done/{job.name}", origin, lambda: result.progress.step)
-        return out
+        return result.progress.step
 
     def config(self, job: Job) -> Config:
         """Builds the configuration of a training."""

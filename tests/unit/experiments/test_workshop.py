@@ -69,6 +69,13 @@ def test_kept_results_need_no_model(make, trained, tmp_path):
     assert trained[2:] == ["transformer-1", "control-1"]
 
 
+def test_a_trained_model_whose_results_are_gone_is_not_trained_again(make, trained, tmp_path):
+    make().train([SYSTEMS["transformer"]])
+    shutil.rmtree(tmp_path / "results")
+    make().train([SYSTEMS["transformer"]])
+    assert trained == ["transformer-1"]
+
+
 def test_a_run_that_was_stopped_goes_on_even_if_its_results_are_kept(make, monkeypatch):
     """Results that were copied from elsewhere do not make half a model a whole one."""
     job, first = Job(SYSTEMS["transformer"]), make()
