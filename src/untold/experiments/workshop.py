@@ -28,6 +28,7 @@ __all__ = ["Job", "Plan", "Workshop"]
 
 # Settings that say where something lies; what lies there is decided by others.
 _PLACES: Any = {"data": {"root", "train", "valid"}, "train": {"sequence": {"aligner"}}}
+_DEFAULT_BACKBONE = "transformer"
 _PATIENCE = 10.0  # seconds between looks at what another process trains
 
 
@@ -223,7 +224,11 @@ class Workshop:
         """Returns all that decides what a training gives: settings and text, wherever it lies."""
         start = job.system.start
         base = None if start is None else self._bases._origin(Job(SYSTEMS[start]))
-        settings = self.config(job).model_dump(mode="json", exclude=_PLACES, exclude_defaults=True)
+        config = self.config(job)
+        settings = config.model_dump(mode="json", exclude=_PLACES, exclude_defaults=True)
+        # The backbone is the default of its own class of settings, so the line above drops it.
+        if config.model.backbone != _DEFAULT_BACKBONE:
+            settings["model"]["backbone"] = config.model.backbone
         return [settings, self.plan.corpus.training_fingerprint(), base]
 
     def _start(self, job: Job) -> Path | None:

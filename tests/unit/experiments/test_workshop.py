@@ -124,6 +124,12 @@ def test_seeds_share_the_model_that_they_start_from(make):
     assert {make().config(job).train.seed for job in jobs} == {1, 2, 3}
 
 
+def test_systems_have_hashes_of_their_own(make):
+    workshop = make()
+    hashes = {workshop.hash(Job(system)) for system in SYSTEMS.values()}
+    assert len(hashes) == len(SYSTEMS)
+
+
 def test_the_wide_control_has_as_many_parameters(make):
     workshop = make()
     wide, both, plain = (
