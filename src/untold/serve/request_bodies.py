@@ -54,6 +54,15 @@ class TranslateBody(_Body):
     trace: Annotated[bool, Field(description="Say how each translation came about.")] = False
 
 
+_PAIR_EXAMPLE = ConfigDict(
+    json_schema_extra={
+        "examples": [
+            {"pairs": [{"source": "The child reads a book .", "target": "Das Kind liest ."}]}
+        ]
+    }
+)
+
+
 class ExplainedPair(_Body):
     """A source and, unless the model is to translate it, its translation."""
 
@@ -64,13 +73,7 @@ class ExplainedPair(_Body):
 class ExplainBody(_Body):
     """Pairs to explain."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"pairs": [{"source": "The child reads a book .", "target": "Das Kind liest ."}]}
-            ]
-        }
-    )
+    model_config = _PAIR_EXAMPLE
     model: ModelName = None
     pairs: Annotated[
         list[ExplainedPair],
@@ -95,13 +98,7 @@ class FileBody(_Body):
 class CheckBody(_Body):
     """Pairs or a file to check."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"pairs": [{"source": "The child reads a book .", "target": "Das Kind liest ."}]}
-            ]
-        }
-    )
+    model_config = _PAIR_EXAMPLE
     model: ModelName = None
     pairs: Annotated[
         list[CheckedPair] | None,
