@@ -129,6 +129,7 @@ def _train(
     if processes.is_main:
         write_record(options.out, config, init)
     model = _build(config, data.tokenizers, reporter)
+    _check_int8(config, model)
     warm = None if other is None else _warm_start(model, other, options, context)
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
@@ -368,9 +369,16 @@ def _check_search(config: Config) -> None:
             f"decode.{name} = {getattr(decode, name)} needs a model with past and future: "
             'set model.separator.kind = "gdr", or leave it out'
         )
-    backbone = config.model.backbone
-    if config.train.validate_bleu and decode.int8 and backbone != "transformer":
-        raise UntoldError(f"decode.int8 is for Transformers, not for {backbone}: leave it out")
+
+
+def _check_int8(config: Config, model: Seq2Seq) -> None:
+    """Refuses 8-bit numbers in validation by BLEU if nothing can lay the model out for them."""
+    asked = config.train.validate_bleu and config.decode.int8
+    if asked and model.backbone.parts() is None:
+        raise UntoldError(
+            f"decode.int8 is for Transformers, and this model ({config.model.backbone}) cannot be "
+            "laid out as one: leave it out"
+        )
 
 
 @contextmanager

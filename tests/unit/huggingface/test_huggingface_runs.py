@@ -154,6 +154,17 @@ def test_8_bits_translate(folder):
     assert run(folder, "translate", "hf:marian", "corpus.src", "--int8").output == plain.output
 
 
+@pytest.mark.skipif(not has_int8(), reason="nothing multiplies 8-bit numbers here")
+def test_a_run_validates_in_8_bits_if_the_model_can(folder):
+    """A Marian can be laid out for it, a T5 cannot."""
+    save_folder("t5", folder / "t5")
+    arguments = ("train", "config.toml", "--set", "decode.int8=true")
+    ended = run(folder, *arguments, "--init", "hf:marian", "--out", "bytes")
+    assert "best 0 at 3" in ended.output
+    ended = run(folder, *arguments, "--init", "hf:t5", "--out", "t5-bytes", code=2)
+    assert "decode.int8 is for Transformers, and this model (huggingface)" in ended.errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
