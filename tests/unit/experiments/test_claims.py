@@ -71,6 +71,16 @@ def test_a_gain_must_be_positive_and_above_chance(difference, p, verdict):
     assert f"{difference:+.2f} BLEU" in outcome.numbers and "+1.00, +0.50" in outcome.numbers
 
 
+def test_a_way_of_searching_is_named_after_its_system():
+    figures = scores(0.5, 0.01)
+    title = f"{SYSTEMS['gdr'].title}, penalty by past"
+    figures["systems"][title] = {"bleu": [30.5]}
+    figures["tests"][0]["system"] = title
+    outcome = gains("concat", "gdr, penalty by past", "control")(made("concat", figures))
+    assert outcome.verdict == HOLDS and "by seed +0.50)" in outcome.numbers
+    assert gains("concat", "gdr", "control")(made("concat", figures)) is None
+
+
 @pytest.mark.parametrize(
     ("difference", "p", "verdict"), [(0.5, 0.01, HOLDS), (-0.5, 0.06, HOLDS), (-0.5, 0.01, NO)]
 )

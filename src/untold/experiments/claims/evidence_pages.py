@@ -78,7 +78,7 @@ def claims_page(sets: Sequence[ResultSet]) -> str:
     parts = [
         "# Claims",
         _MADE,
-        "Does the paper hold? This page lists its claims, and three of ours, with the test of each "
+        "Does the paper hold? This page lists its claims, and some of ours, with the test of each "
         "and the outcome. It is generated from the result files behind [results](results.md), so "
         "that no number can drift. The models are small: what does not hold here may hold for "
         "larger models and corpora, and the other way round.",

@@ -58,11 +58,11 @@ class ResultSet:
         return None if figures is None else figures.get(SYSTEMS[system].title)
 
     def test(self, item: str, system: str, against: str) -> SystemTest | None:
-        """Finds the test of two systems."""
+        """Finds the test of two systems; `ours, penalty by past` is one with a way of searching."""
         figures = self.figures(item)
         if figures is None:
             return None
-        names = SYSTEMS[system].title, SYSTEMS[against].title
+        names = _title(system), _title(against)
         for found in figures["tests"]:
             if (found["system"], found["against"]) == names:
                 after, before = (figures["systems"][name]["bleu"] for name in names)
@@ -70,6 +70,11 @@ class ResultSet:
                 keys = "difference", "p_bootstrap", "p_randomisation"
                 return SystemTest(**{key: found[key] for key in keys}, by_seed=by_seed)
         return None
+
+
+def _title(name: str) -> str:
+    system, comma, search = name.partition(", ")
+    return SYSTEMS[system].title + comma + search
 
 
 def read_result_set(folder: Path, name: str | None = None) -> ResultSet:

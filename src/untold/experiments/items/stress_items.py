@@ -2,7 +2,7 @@
 
 Captions are short and clean, so that little can be left out. `concat` joins k sentences on both
 sides; `omission` trains on references from which spans were deleted. The weight of each penalty is
-chosen on the development set alone.
+chosen on the development set alone, a quarter of which `concat` joins by each number of sentences.
 """
 
 import random
@@ -28,26 +28,41 @@ from untold.experiments.items.score_items import (
 from untold.experiments.systems import System
 from untold.experiments.workshop import Job, Workshop
 
-__all__ = ["ConcatItem", "OmissionItem", "join_lines"]
+__all__ = ["ConcatItem", "OmissionItem", "join_lines", "join_parts"]
 
 _JOINED = (1, 2, 3, 4)  # sentences that are joined
 _NOISE = 0.15  # references that lose a span
-_WEIGHTS = (0.1, 0.2, 0.4)  # of penalties, tried on the development set
+_WEIGHTS = (0.05, 0.1, 0.2, 0.4, 0.8)  # of penalties, tried on the development set
 _PENALTIES = ("attention", "past")
 
 
 @dataclass(frozen=True)
 class _StressItem(SystemsItem):
-    """Tests systems with each way of searching, all against plain search of the first system."""
+    """Tests systems with each way of searching, all against plain search of the first system.
+
+    The penalty by past is also tested against GNMT's penalty for the first system.
+    """
 
     def _evidence(
-        self, workshop: Workshop, table: EvidenceTable, ways: Any, comparison: Comparison
+        self,
+        workshop: Workshop,
+        table: EvidenceTable,
+        ways: dict[str, Any],
+        searches: "Searches",
+        joined: Sequence[int],
     ) -> Evidence:
         corpus = workshop.plan.corpus
+        gnmt = _way(self.systems[0], "attention")
+        by_past = [title for system in self.systems if (title := _way(system, "past")) in searches]
+        compared = [_compare(workshop, searches, joined)]
+        if by_past:
+            rivals = {title: searches[title] for title in (gnmt, *by_past)}
+            compared.append(_compare(workshop, rivals, joined))
         size = len(corpus.read(corpus.known.tests[0])[0])
-        notes = [*_NOTES, f"{size} sentences; {comparison.metric}: {comparison.signature}"]
-        figures = {**score_figures([comparison]), "ways": ways}
-        tables = [table, pair_table([comparison])]
+        notes = [*_NOTES, f"{size} sentences; {compared[0].metric}: {compared[0].signature}"]
+        weights = {title: [each.weight for each in seeds] for title, seeds in searches.items()}
+        figures = {**score_figures(compared), "ways": ways, "weights": weights}
+        tables = [table, pair_table(compared)]
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
 
 
@@ -58,22 +73,20 @@ class ConcatItem(_StressItem):
     def make(self, workshop: Workshop) -> Evidence:
         """Tests k = 1 to 4 with each way of searching."""
         rows, ways = [], {}
-        searches = _searches(workshop, self.systems)
-        for title, jobs in searches.items():
-            each = [
-                [_score(workshop, job, decode, joined) for joined in _JOINED]
-                for job, decode in jobs
-            ]
+        searches = _searches(workshop, self.systems, _JOINED)
+        for title, seeds in searches.items():
+            each = [[_score(workshop, search, joined) for joined in _JOINED] for search in seeds]
             steps = _JOINED[-1] - _JOINED[0]
             slopes = [(found[-1]["bleu"] - found[0]["bleu"]) / steps for found in each]
             ways[title] = {"by_sentences": each, "slope": slopes}
+            last = [_weights(seeds), str(len(seeds))]
             rows += [
-                [title, str(k), *_cells(found), str(len(jobs))]
+                [title, str(k), *_cells(found), *last]
                 for k, found in zip(_JOINED, zip(*each, strict=True), strict=True)
             ]
-            rows.append([title, "slope", over_seeds(slopes), "", "", "", "", str(len(jobs))])
-        table = EvidenceTable(self.title, ["system", "sentences", *_COLUMNS, "seeds"], rows)
-        return self._evidence(workshop, table, ways, _compare(workshop, searches, _JOINED))
+            rows.append([title, "slope", over_seeds(slopes), "", "", "", "", *last])
+        table = EvidenceTable(self.title, ["system", "sentences", *_COLUMNS], rows)
+        return self._evidence(workshop, table, ways, searches, _JOINED)
 
     def prepare(self, workshop: Workshop) -> Workshop:
         """Returns a workshop whose training text also has joined sentences."""
@@ -93,12 +106,12 @@ class OmissionItem(_StressItem):
     def make(self, workshop: Workshop) -> Evidence:
         """Tests each way of searching."""
         rows, ways = [], {}
-        searches = _searches(workshop, self.systems)
-        for title, jobs in searches.items():
-            found = ways[title] = [_score(workshop, job, decode, 1) for job, decode in jobs]
-            rows.append([title, *_cells(found), str(len(found))])
-        table = EvidenceTable(self.title, ["system", *_COLUMNS, "seeds"], rows)
-        return self._evidence(workshop, table, ways, _compare(workshop, searches, (1,)))
+        searches = _searches(workshop, self.systems, (1,))
+        for title, seeds in searches.items():
+            found = ways[title] = [_score(workshop, search, 1) for search in seeds]
+            rows.append([title, *_cells(found), _weights(seeds), str(len(found))])
+        table = EvidenceTable(self.title, ["system", *_COLUMNS], rows)
+        return self._evidence(workshop, table, ways, searches, (1,))
 
     def prepare(self, workshop: Workshop) -> Workshop:
         """Returns a workshop whose training references lack a linked span now and then."""
@@ -113,11 +126,12 @@ class OmissionItem(_StressItem):
         return workshop.with_corpus(_written(corpus, folder, (sources, targets)), "omission")
 
 
-_COLUMNS = ("BLEU", "chrF", "length ratio", "CDR", "under-coverage")
+_COLUMNS = ("BLEU", "chrF", "length ratio", "CDR", "under-coverage", "weight", "seeds")
 _NOTES = [
     "first test set; beam search alone, or with a coverage penalty by "
     "attention (GNMT) or by the past of the capsules; each seed has the weight of its best BLEU on "
-    f"the development set among {', '.join(map(str, _WEIGHTS))}; slope: BLEU per joined sentence; "
+    f"the development set among {', '.join(map(str, _WEIGHTS))}, joined as the test set is; slope: "
+    "BLEU per joined sentence; "
     "all systems continue the plain model, which was trained on the unchanged text"
 ]
 
@@ -157,20 +171,42 @@ def _written(corpus: FoundCorpus, folder: Path, sides: tuple[list[str], list[str
     return replace(corpus, train=(str(paths[0]), str(paths[1])))
 
 
-Searches = Mapping[str, Sequence[tuple[Job, list[str]]]]  # settings for each seed, by title
+@dataclass(frozen=True)
+class _Search:
+    """A trained model with the settings of its search."""
+
+    job: Job
+    penalty: str = ""  # its source; empty, there is none
+    weight: float = 0.0
+
+    @property
+    def decode(self) -> list[str]:
+        """Returns its settings, as in --set."""
+        if not self.penalty:
+            return []
+        return [
+            f"decode.coverage_penalty={self.weight}",
+            f"decode.coverage_source={self.penalty}",
+        ]
 
 
-def _searches(workshop: Workshop, systems: Sequence[System]) -> Searches:
+Searches = Mapping[str, Sequence[_Search]]  # one for each seed, by title
+
+
+def _way(system: System, penalty: str) -> str:
+    return f"{system.title}, penalty by {penalty}"
+
+
+def _searches(workshop: Workshop, systems: Sequence[System], joined: Sequence[int]) -> Searches:
     """Returns plain search, and each penalty that a model allows, tuned on the development set."""
-    found: dict[str, list[tuple[Job, list[str]]]] = {}
+    found: dict[str, list[_Search]] = {}
     for system in systems:
         jobs = workshop.seeds_of(system)
-        found[system.title] = [(job, []) for job in jobs]
+        found[system.title] = [_Search(job) for job in jobs]
         for kind in _PENALTIES:
             if kind == "past" and "model.separator.kind" not in system.settings:
                 continue
-            tuned = [(job, _tuned(workshop, job, kind)) for job in jobs]
-            found[f"{system.title}, penalty by {kind}"] = tuned
+            found[_way(system, kind)] = [_tuned(workshop, job, kind, joined) for job in jobs]
     return found
 
 
@@ -180,36 +216,45 @@ def _compare(workshop: Workshop, searches: Searches, joined: Sequence[int]) -> C
     sides = corpus.read(corpus.known.tests[0])
     tests = [ParallelText(str(k), *join_lines(*sides, k, seed=k)) for k in joined]
     outputs = []
-    for title, jobs in searches.items():
+    for title, seeds in searches.items():
         texts = [
-            [workshop.translate_lines(job, list(test.sources), decode) for test in tests]
-            for job, decode in jobs
+            [workshop.translate_lines(each.job, list(test.sources), each.decode) for test in tests]
+            for each in seeds
         ]
-        outputs.append(SystemOutputs(title, count_size(workshop, jobs[0][0]), texts))
+        outputs.append(SystemOutputs(title, count_size(workshop, seeds[0].job), texts))
     return compare_texts(workshop, outputs, tests)
 
 
-def _tuned(workshop: Workshop, job: Job, kind: str) -> list[str]:
-    """Returns the settings of a penalty with the best weight on the development set."""
-    tried = [
-        [f"decode.coverage_penalty={weight}", f"decode.coverage_source={kind}"]
-        for weight in _WEIGHTS
-    ]
-    return max(tried, key=lambda decode: _dev_bleu(workshop, job, decode))
-
-
-def _dev_bleu(workshop: Workshop, job: Job, decode: list[str]) -> float:
+def _tuned(workshop: Workshop, job: Job, kind: str, joined: Sequence[int]) -> _Search:
+    """Returns the search whose weight of a penalty is best on the development set."""
     corpus = workshop.plan.corpus
-    _, references = corpus.read(corpus.development())
-    found = workshop.translations(job, corpus.development(), decode)
+    sources, references = join_parts(*corpus.read(corpus.development()), joined)
     tokenize = corpus.known.bleu_tokenize
-    return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
+
+    def bleu(search: _Search) -> float:
+        found = workshop.translate_lines(search.job, sources, search.decode)
+        return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
+
+    return max((_Search(job, kind, weight) for weight in _WEIGHTS), key=bleu)
 
 
-def _score(workshop: Workshop, job: Job, decode: list[str], joined: int) -> dict[str, Any]:
+def join_parts(
+    sources: Sequence[str], targets: Sequence[str], joined: Sequence[int]
+) -> tuple[list[str], list[str]]:
+    """Cuts a text into as many parts as there are numbers, and joins each part by its number."""
+    both: tuple[list[str], list[str]] = ([], [])
+    for place, number in enumerate(joined):
+        first, last = (len(sources) * k // len(joined) for k in (place, place + 1))
+        part = join_lines(sources[first:last], targets[first:last], number, seed=number)
+        for own, found in zip(both, part, strict=True):
+            own.extend(found)
+    return both
+
+
+def _score(workshop: Workshop, search: _Search, joined: int) -> dict[str, Any]:
     corpus = workshop.plan.corpus
     sources, references = join_lines(*corpus.read(corpus.known.tests[0]), joined, seed=joined)
-    found = workshop.translate_lines(job, sources, decode)
+    found = workshop.translate_lines(search.job, sources, search.decode)
     tokenize = corpus.known.bleu_tokenize
     bleu, chrf = (
         score.value
@@ -224,6 +269,10 @@ def _score(workshop: Workshop, job: Job, decode: list[str], joined: int) -> dict
         "cdr": covered["macro"],
         "under": covered["under"],
     }
+
+
+def _weights(seeds: Sequence[_Search]) -> str:
+    return ", ".join(f"{each.weight:g}" for each in seeds if each.penalty)
 
 
 def _cells(seeds: Sequence[dict[str, Any]]) -> list[str]:
