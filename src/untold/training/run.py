@@ -129,7 +129,6 @@ def _train(
     if processes.is_main:
         write_record(options.out, config, init)
     model = _build(config, data.tokenizers, reporter)
-    _check_int8(config, model)
     warm = None if other is None else _warm_start(model, other, options, context)
     if config.train.freeze_backbone:
         _freeze(model, warm, is_resumed=checkpoint is not None)
@@ -281,6 +280,7 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     sizes = (len(tokenizers.source), len(tokenizers.target))
     torch.manual_seed(config.train.seed)
     model = build_model_for(tokenizers, config.model)
+    _check_int8(config, model)
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
     if config.train.compile and not compile_layers(model):

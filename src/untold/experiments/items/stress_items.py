@@ -174,7 +174,7 @@ def _written(corpus: FoundCorpus, folder: Path, sides: tuple[list[str], list[str
 
 
 @dataclass(frozen=True)
-class _Search:
+class _TunedSearch:
     """A trained model with the settings of its search."""
 
     job: Job
@@ -192,7 +192,7 @@ class _Search:
         ]
 
 
-Searches = Mapping[str, Sequence[_Search]]  # one for each seed, by title
+Searches = Mapping[str, Sequence[_TunedSearch]]  # one for each seed, by title
 
 
 def _way(system: System, penalty: str) -> str:
@@ -201,10 +201,10 @@ def _way(system: System, penalty: str) -> str:
 
 def _searches(workshop: Workshop, systems: Sequence[System], joined: Sequence[int]) -> Searches:
     """Returns plain search, and each penalty that a model allows, tuned on the development set."""
-    found: dict[str, list[_Search]] = {}
+    found: dict[str, list[_TunedSearch]] = {}
     for system in systems:
         jobs = workshop.seeds_of(system)
-        found[system.title] = [_Search(job) for job in jobs]
+        found[system.title] = [_TunedSearch(job) for job in jobs]
         for kind in _WEIGHTS:
             if kind == "past" and "model.separator.kind" not in system.settings:
                 continue
@@ -227,17 +227,17 @@ def _compare(workshop: Workshop, searches: Searches, joined: Sequence[int]) -> C
     return compare_texts(workshop, outputs, tests)
 
 
-def _tuned(workshop: Workshop, job: Job, kind: str, joined: Sequence[int]) -> _Search:
+def _tuned(workshop: Workshop, job: Job, kind: str, joined: Sequence[int]) -> _TunedSearch:
     """Returns the search whose weight of a penalty is best on the development set."""
     corpus = workshop.plan.corpus
     sources, references = join_parts(*corpus.read(corpus.development()), joined)
     tokenize = corpus.known.bleu_tokenize
 
-    def bleu(search: _Search) -> float:
+    def bleu(search: _TunedSearch) -> float:
         found = workshop.translate_lines(search.job, sources, search.decode)
         return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
 
-    return max((_Search(job, kind, weight) for weight in _WEIGHTS[kind]), key=bleu)
+    return max((_TunedSearch(job, kind, weight) for weight in _WEIGHTS[kind]), key=bleu)
 
 
 def join_parts(
@@ -253,7 +253,7 @@ def join_parts(
     return both
 
 
-def _score(workshop: Workshop, search: _Search, joined: int) -> dict[str, Any]:
+def _score(workshop: Workshop, search: _TunedSearch, joined: int) -> dict[str, Any]:
     corpus = workshop.plan.corpus
     sources, references = join_lines(*corpus.read(corpus.known.tests[0]), joined, seed=joined)
     found = workshop.translate_lines(search.job, sources, search.decode)
@@ -273,7 +273,7 @@ def _score(workshop: Workshop, search: _Search, joined: int) -> dict[str, Any]:
     }
 
 
-def _weights(seeds: Sequence[_Search]) -> str:
+def _weights(seeds: Sequence[_TunedSearch]) -> str:
     return ", ".join(f"{each.weight:g}" for each in seeds if each.penalty)
 
 
