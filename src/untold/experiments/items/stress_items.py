@@ -6,8 +6,9 @@ chosen on the development set alone, a quarter of which `concat` joins by each n
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,7 @@ class ConcatItem(_StressItem):
         """Returns a workshop whose training text also has joined sentences."""
         corpus = workshop.plan.corpus
         sides = read_parallel(*corpus.training_paths())
-        mixed: tuple[list[str], list[str]] = ([], [])
-        for joined in _JOINED:
-            for own, found in zip(mixed, join_lines(*sides, joined, seed=joined), strict=True):
-                own.extend(found)
+        mixed = _one_text(join_lines(*sides, joined, seed=joined) for joined in _JOINED)
         return workshop.with_corpus(_written(corpus, workshop.plan.out / "concat", mixed), "concat")
 
 
@@ -244,13 +242,17 @@ def join_parts(
     sources: Sequence[str], targets: Sequence[str], joined: Sequence[int]
 ) -> tuple[list[str], list[str]]:
     """Cuts a text into as many parts as there are numbers, and joins each part by its number."""
-    both: tuple[list[str], list[str]] = ([], [])
-    for place, number in enumerate(joined):
-        first, last = (len(sources) * k // len(joined) for k in (place, place + 1))
-        part = join_lines(sources[first:last], targets[first:last], number, seed=number)
-        for own, found in zip(both, part, strict=True):
-            own.extend(found)
-    return both
+    ends = [len(sources) * k // len(joined) for k in range(len(joined) + 1)]
+    return _one_text(
+        join_lines(sources[first:last], targets[first:last], number, seed=number)
+        for number, first, last in zip(joined, ends, ends[1:], strict=False)
+    )
+
+
+def _one_text(parts: Iterable[tuple[list[str], list[str]]]) -> tuple[list[str], list[str]]:
+    """Puts parallel texts one after the other."""
+    sources, targets = zip(*parts, strict=True)
+    return list(chain(*sources)), list(chain(*targets))
 
 
 def _score(workshop: Workshop, search: _TunedSearch, joined: int) -> dict[str, Any]:
