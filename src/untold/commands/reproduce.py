@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from untold.experiments.evidence_parts import Evidence
     from untold.experiments.items.evidence_item import EvidenceItem
     from untold.experiments.scales import Scale
-    from untold.experiments.workshop import Plan
+    from untold.experiments.workshop import Plan, Workshop
 
 __all__ = ["reproduce"]
+
+_Links = Annotated[
+    list[str] | None,
+    typer.Option(help="A further test of separation: NAME=SOURCE,REFERENCE,ALIGNMENTS."),
+]
 
 
 def reproduce(
@@ -34,10 +39,10 @@ def reproduce(
     systems: Annotated[
         str | None, typer.Option(help="Only these of its systems, such as gdr,both.")
     ] = None,
-    links: Annotated[
-        list[str] | None,
-        typer.Option(help="A further test of separation: NAME=SOURCE,REFERENCE,ALIGNMENTS."),
+    sentences: Annotated[
+        str | None, typer.Option(help="Draw these lines of the first test set, such as 3,17.")
     ] = None,
+    links: _Links = None,
     out: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
     settings: Settings = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be trained.")] = False,
@@ -53,7 +58,7 @@ def reproduce(
     from untold.experiments.corpora import find_corpus
     from untold.experiments.workshop import Plan, Workshop
 
-    found, size = _item(item, systems), _scale(scale)
+    found, size = _item(item, systems, sentences), _scale(scale)
     linked = _linked_tests(links or (), item)
     out = out or Path("reproduced") / f"{data}-{scale}"
     say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
@@ -61,20 +66,34 @@ def reproduce(
     chosen = Plan(replace(corpus, linked=linked), size, seeds, out, tuple(settings or ()))
     workshop = Workshop(chosen, print_notice)
     if plan:
-        for job in workshop.jobs(found.trained):
-            print(f"{job.name}: {job.system.title}, {workshop.config(job).train.steps} updates")
+        _print_plan(found, workshop)
         return
     workshop = found.prepare(workshop)
     workshop.train(found.trained)
-    evidence = replace(found.make(workshop), command=_command(item, systems, chosen))
+    evidence = replace(found.make(workshop), command=_command(item, systems, sentences, chosen))
     _report(evidence, out / "report", data)
 
 
-def _item(name: str, systems: str | None) -> "EvidenceItem":
+def _print_plan(item: "EvidenceItem", workshop: "Workshop") -> None:
+    for job in workshop.jobs(item.trained):
+        print(f"{job.name}: {job.system.title}, {workshop.config(job).train.steps} updates")
+
+
+def _item(name: str, systems: str | None, sentences: str | None) -> "EvidenceItem":
     from untold.experiments.items.item_registry import find_item
 
     found = find_item(name)
+    if sentences is not None:
+        found = found.of_sentences(_lines(sentences))
     return found if systems is None else found.only(systems.split(","))
+
+
+def _lines(given: str) -> list[int]:
+    """Reads the option --sentences."""
+    words = [word.strip() for word in given.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise UntoldError(f"--sentences {given}: write it as numbers of lines from 1, as in 3,17")
+    return [int(word) for word in words]
 
 
 def _linked_tests(given: "Sequence[str]", item: str) -> tuple["TestFiles", ...]:
@@ -111,7 +130,7 @@ def _report(evidence: "Evidence", folder: Path, corpus: str) -> None:
     print(f"written: {paths[0]} and {len(paths) - 1} more files beside it")
 
 
-def _command(item: str, systems: str | None, plan: "Plan") -> str:
+def _command(item: str, systems: str | None, sentences: str | None, plan: "Plan") -> str:
     """Returns the command that makes an item, without the user's own folders."""
     words = ["untold", "reproduce", item, "--data", plan.corpus.name]
     if plan.corpus.known.grammar is None:
@@ -119,6 +138,8 @@ def _command(item: str, systems: str | None, plan: "Plan") -> str:
     words += ["--scale", plan.scale.name]
     if systems is not None:
         words += ["--systems", systems]
+    if sentences is not None:
+        words += ["--sentences", sentences]
     if plan.seeds is not None:
         words += ["--seeds", str(plan.seeds)]
     for test in plan.corpus.linked:

@@ -5,7 +5,8 @@ import csv
 import html
 import io
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -57,7 +58,16 @@ def write_evidence(evidence: Evidence, out: Path) -> list[Path]:
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         durable.write_file(out / name, data)
+    _drop_old_tables(evidence.name, out, files)
     return [out / name for name in files]
+
+
+def _drop_old_tables(item: str, out: Path, written: Collection[str]) -> None:
+    """Deletes tables that an earlier run of an item wrote, and that it no longer has."""
+    table = re.compile(rf"{re.escape(item)}(-\d+)?\.(csv|tex)")
+    for path in out.iterdir():
+        if table.fullmatch(path.name) and path.name not in written:
+            path.unlink()
 
 
 def _json_record(evidence: Evidence) -> str:

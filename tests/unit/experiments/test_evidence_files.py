@@ -39,3 +39,13 @@ def test_everything_is_written_and_hostile_text_stays_text(tmp_path):
     rows = list(csv.reader(io.StringIO((tmp_path / "new/item-1.csv").read_text(encoding="utf-8"))))
     assert rows == [list(TABLE.columns), *map(list, TABLE.rows)]
     assert json.loads((tmp_path / "new/item.json").read_text())["figures"] == {"n": 1}
+
+
+def test_an_item_with_fewer_tables_leaves_none_of_its_earlier_ones(tmp_path):
+    other = tmp_path / "item-2-of-another.csv"
+    other.write_text("kept")
+    for tables in ([TABLE, TABLE], [TABLE]):
+        write_evidence(Evidence("item", "title", "claim", tables, [], [], {}), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("item.html", "item.md", "item.json", "item.csv", "item.tex", other.name)
+    }

@@ -73,3 +73,18 @@ def test_an_item_may_have_some_of_its_systems():
         ITEMS["table1"].only(["nobody"])
     with pytest.raises(UntoldError, match="needs all its systems"):
         ITEMS["speed"].only(["both"])
+
+
+def test_a_heat_map_shows_sentences_that_a_user_chose(workshop):
+    corpus = workshop.plan.corpus
+    sources, references = corpus.read(corpus.known.tests[0])
+    item = ITEMS["figure4"].of_sentences([3, 1])
+    workshop.train(item.trained)
+    evidence = item.make(item.prepare(workshop))
+    pairs = [[sources[k], references[k]] for k in (2, 0)]
+    assert evidence.tables[0].rows == pairs and "lines 3, 1" in evidence.notes[0]
+    beyond = ITEMS["figure8"].of_sentences([1, len(sources) + 1])
+    with pytest.raises(UntoldError, match=f"the first test set has {len(sources)} sentences"):
+        beyond.prepare(workshop)
+    with pytest.raises(UntoldError, match="--sentences 1 has no effect on table1"):
+        ITEMS["table1"].of_sentences([1])

@@ -31,6 +31,12 @@ class EvidenceItem(ABC):
             f"--systems {','.join(names)}: {self.name} needs all its systems: leave out --systems"
         )
 
+    def of_sentences(self, lines: Sequence[int]) -> "EvidenceItem":
+        """Returns the item with these sentences of the first test set; most items show none."""
+        raise UntoldError(
+            f"--sentences {','.join(map(str, lines))} has no effect on {self.name}: leave it out"
+        )
+
     def check_names(self, names: Collection[str]) -> None:
         """Raises an error if it has no system of a name."""
         known = [system.name for system in self.trained]

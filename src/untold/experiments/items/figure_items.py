@@ -1,10 +1,11 @@
 """The paper's figures: lengths, separators, sweeps, and heat-maps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
+from untold.errors import UntoldError
 from untold.evaluation.metrics import corpus_scores
 from untold.experiments.charts import ChartLine, bar_chart, line_chart
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, Picture, number
@@ -187,11 +188,29 @@ def _table(
 class HeatmapItem(SystemsItem):
     """Draws what is past and future before each word of a few sentences."""
 
-    sentences: int
+    sentences: int  # that it finds
+    lines: Sequence[int] = ()  # of the first test set, from 1: those that a user chose
+
+    def of_sentences(self, lines: Sequence[int]) -> "EvidenceItem":
+        """Returns the item with sentences that a user chose."""
+        return replace(self, lines=lines)
+
+    def prepare(self, workshop: Workshop) -> Workshop:
+        """Refuses a sentence that the test set does not have, before anything is trained."""
+        known = len(_first_test(workshop))
+        if missing := [line for line in self.lines if line > known]:
+            raise UntoldError(f"--sentences {missing[0]}: the first test set has {known} sentences")
+        return workshop
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Chooses sentences whose words change their order, or come together, and draws them."""
-        chosen = interesting_pairs(workshop, self.sentences)
+        """Draws chosen sentences, or finds some whose words change their order or come together."""
+        if self.lines:
+            pairs = _first_test(workshop)
+            chosen = [pairs[line - 1] for line in self.lines]
+            note = f"lines {', '.join(map(str, self.lines))} of the first test set"
+        else:
+            chosen = interesting_pairs(workshop, self.sentences)
+            note = "sentences with the most crossing or shared links of the first test set"
         sources, targets = [list(side) for side in zip(*chosen, strict=True)]
         pictures = []
         for system in self.systems:
@@ -203,8 +222,12 @@ class HeatmapItem(SystemsItem):
             pictures.append(Picture(name, system.title, partial(_heatmap, found)))
         rows = [[source, target] for source, target in chosen]
         table = EvidenceTable("sentences", ["source", "reference"], rows)
-        notes = ["sentences with the most crossing or shared links of the first test set"]
-        return Evidence(self.name, self.title, self.claim, [table], pictures, notes)
+        return Evidence(self.name, self.title, self.claim, [table], pictures, [note])
+
+
+def _first_test(workshop: Workshop) -> list[tuple[str, str]]:
+    corpus = workshop.plan.corpus
+    return list(zip(*corpus.read(corpus.known.tests[0]), strict=True))
 
 
 def _heatmap(explanations: Sequence[ShareExplanation], kind: str) -> bytes:

@@ -147,13 +147,13 @@ _ITEMS: list[EvidenceItem] = [
         "concat",
         "Sources of one to four sentences",
         "Beyond the paper: longer sources leave more room for omissions.",
-        find_systems("control", "both", "ours"),
+        find_systems("control", "gdr", "both", "ours"),
     ),
     OmissionItem(
         "omission",
         "Trained on references that lack a part",
         "Beyond the paper: a model that learns to omit shows whether past and future help.",
-        find_systems("control", "both", "ours"),
+        find_systems("control", "gdr", "both", "ours"),
     ),
 ]
 ITEMS: dict[str, EvidenceItem] = {item.name: item for item in _ITEMS}
