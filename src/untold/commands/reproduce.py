@@ -1,5 +1,6 @@
 """`untold reproduce` makes the tables and figures of the paper."""
 
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +92,7 @@ def _item(name: str, systems: str | None, sentences: str | None) -> "EvidenceIte
 def _lines(given: str) -> list[int]:
     """Reads the option --sentences."""
     words = [word.strip() for word in given.split(",")]
-    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+    if not all(re.fullmatch("[1-9][0-9]{0,8}", word) for word in words):
         raise UntoldError(f"--sentences {given}: write it as numbers of lines from 1, as in 3,17")
     return [int(word) for word in words]
 
