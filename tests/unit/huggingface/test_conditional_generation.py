@@ -170,9 +170,8 @@ def test_one_folder_serves_transformers_and_our_commands(family, tmp_path):
     batch = trained.codec.batch(trained.codec.encode_pairs([(TEXTS[0], TARGETS[0])]), [0])
     outputs = trained.model(batch.source, batch.source_mask, batch.prefix)
     hidden, length = model.frame.hidden, batch.labels.shape[1]
-    torch.testing.assert_close(
-        trained.model.logits(outputs.holistic)[0], expected[0, hidden : hidden + length]
-    )
+    found, spoken = trained.model.logits(outputs.holistic)[0], expected[0, hidden : hidden + length]
+    torch.testing.assert_close(found, spoken, rtol=1e-4, atol=1e-4)
 
 
 def test_a_folder_that_was_damaged_is_refused(tmp_path):

@@ -60,7 +60,8 @@ def test_the_fastest_layout_is_chosen_and_remembered(best, cache, monkeypatch):
         chosen = LaidOut(made).for_rows(3)
         for apply, layer in zip(chosen, made, strict=True):
             x = torch.randn(3, layer.shape[1])
-            torch.testing.assert_close(apply(x), F.linear(x, layer.weight, layer.bias))
+            expected = F.linear(x, layer.weight, layer.bias)
+            torch.testing.assert_close(apply(x), expected, rtol=1e-5, atol=1e-4)
     assert read(cache) == {"256x160, 4 rows": best}, "small weights are not measured"
 
 
