@@ -33,9 +33,9 @@ __all__ = ["ConcatItem", "OmissionItem", "join_lines", "join_parts"]
 
 _JOINED = (1, 2, 3, 4)  # sentences that are joined
 _NOISE = 0.15  # references that lose a span
-_WEIGHTS = {  # of each penalty, tried on the development set; past varies less than attention
-    "attention": (0.05, 0.1, 0.2, 0.4, 0.8),
-    "past": (0.2, 0.4, 0.8, 1.6, 3.2),
+_WEIGHTS = {  # of each penalty, from the middle on; past varies less than attention
+    "attention": (0.2, 0.4, 0.1, 0.8, 0.05),
+    "past": (0.8, 1.6, 0.4, 3.2, 0.2),
 }
 
 
@@ -62,10 +62,11 @@ class _StressItem(SystemsItem):
             rivals = {title: searches[title] for title in (gnmt, *by_past)}
             compared.append(_compare(workshop, rivals, joined))
         size = len(corpus.read(corpus.known.tests[0])[0])
-        notes = [*_NOTES, f"{size} sentences; {compared[0].metric}: {compared[0].signature}"]
+        scored = f"{size} sentences; {compared[0].metric}: {compared[0].signature}"
         weights = {title: [each.weight for each in seeds] for title, seeds in searches.items()}
         figures = {**score_figures(compared), "ways": ways, "weights": weights}
         tables = [table, pair_table(compared)]
+        notes = [_note(workshop), scored]
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
 
 
@@ -127,13 +128,25 @@ class OmissionItem(_StressItem):
 
 
 _COLUMNS = ("BLEU", "chrF", "length ratio", "CDR", "under-coverage", "weight", "seeds")
-_TRIED = " and ".join(f"{', '.join(map(str, each))} ({kind})" for kind, each in _WEIGHTS.items())
-_NOTES = [
-    "first test set; beam search alone, or with a coverage penalty by "
-    "attention (GNMT) or by the past of the capsules; each seed has the weight of its best BLEU on "
-    f"the development set, joined as the test set is, among {_TRIED}; slope: BLEU per joined "
-    "sentence; all systems continue the plain model, which was trained on the unchanged text"
-]
+
+
+def _weights_to_try(workshop: Workshop) -> dict[str, list[float]]:
+    """Returns the weights of each penalty that are tried on the development set."""
+    return {kind: sorted(each[: workshop.plan.scale.weights]) for kind, each in _WEIGHTS.items()}
+
+
+def _note(workshop: Workshop) -> str:
+    """Says how the systems were trained, searched and tuned."""
+    tried = " and ".join(
+        f"{', '.join(map(str, each))} ({kind})" for kind, each in _weights_to_try(workshop).items()
+    )
+    return (
+        "first test set; beam search alone, or with a coverage penalty by "
+        "attention (GNMT) or by the past of the capsules; each seed has the weight of its best "
+        f"BLEU on the development set, joined as the test set is, among {tried}; slope: BLEU per "
+        "joined sentence; all systems continue the plain model, which was trained on the "
+        "unchanged text"
+    )
 
 
 def join_lines(
@@ -235,7 +248,8 @@ def _tuned(workshop: Workshop, job: Job, kind: str, joined: Sequence[int]) -> _T
         found = workshop.translate_lines(search.job, sources, search.decode)
         return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
 
-    return max((_TunedSearch(job, kind, weight) for weight in _WEIGHTS[kind]), key=bleu)
+    weights = _weights_to_try(workshop)[kind]
+    return max((_TunedSearch(job, kind, weight) for weight in weights), key=bleu)
 
 
 def join_parts(
