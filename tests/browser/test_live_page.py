@@ -184,6 +184,15 @@ def test_a_link_holds_the_settings_and_is_followed_without_reloading(live: Page)
     assert live.input_value("#beam") == "3" and live.input_value("#other") == "other"
 
 
+def test_an_answer_that_writes_its_address_late_does_not_undo_a_link(live: Page) -> None:
+    translated(live, "a b")
+    # The event of the new address comes after the address that the answer writes.
+    live.evaluate("location.hash = 'text=c'; history.replaceState(null, '', '#text=a+b')")
+    expect(live.locator("#translation")).to_have_value("C")
+    expect(live.locator(STATUS)).to_contain_text("Translated")
+    assert address(live)["text"] == "c"
+
+
 def test_examples_come_from_the_server_in_every_script(live: Page) -> None:
     assert live.locator(".example").all_inner_texts() == EXAMPLES
     live.click(".example >> nth=1")

@@ -2,8 +2,8 @@
 
 const LONGEST = 40_000; // characters of an address that every browser takes
 
-/** @returns {Record<string, string>} */
-export const readAddress = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+/** @param {string} address @returns {Record<string, string>} */
+export const readAddress = (address = location.href) => Object.fromEntries(new URLSearchParams(new URL(address).hash.slice(1)));
 
 /** Names what is shown, without a new entry in the browser's history. @param {Record<string, string | number>} values */
 export function writeAddress(values) {

@@ -63,17 +63,17 @@ function start(catalogue) {
     noteModel();
     if (!byId("translate").hidden) void translate.run("");
   });
-  const follow = () => {
-    useModel(readAddress().model ?? models.value);
-    fromAddress(translate, check);
+  const follow = (/** @type {Record<string, string>} */ address) => {
+    useModel(address.model ?? models.value);
+    fromAddress(address, translate, check);
   };
-  window.addEventListener("hashchange", follow);
-  follow();
+  // An answer that comes before this event writes its own address: the event knows the one that was asked for.
+  window.addEventListener("hashchange", ({ newURL }) => follow(readAddress(newURL)));
+  follow(readAddress());
 }
 
-/** @param {TranslateView} translate @param {CheckView} check */
-function fromAddress(translate, check) {
-  const address = readAddress();
+/** @param {Record<string, string>} address @param {TranslateView} translate @param {CheckView} check */
+function fromAddress(address, translate, check) {
   const { view, text, prefix, step, source = "", target = "" } = address;
   showView(view === "check" ? "check" : "translate");
   if (view === "check" && source) {
