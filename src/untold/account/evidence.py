@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from untold.account.pair_account import PairAccount
+from untold.account.word_figures import merge_assignments
 from untold.categories import FUTURE, PAST, REDUNDANT
-from untold.corpus.word_spans import Span, merge_assignments, span_text
+from untold.corpus.word_spans import Span, span_text
 from untold.storage.calibration import (
     SEGMENT_EVIDENCE,
     SHARE_EVIDENCE,

@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from untold.account.pair_account import AccountReader, PairAccount
+from untold.account.word_figures import merge_assignments
 from untold.alignment.word_splitting import looks_unsegmented
 from untold.categories import FUTURE, PAST, REDUNDANT
 from untold.corpus.alignments import Alignment
-from untold.corpus.word_spans import Span, display_spans, merge_assignments, word_spans
+from untold.corpus.word_spans import Span, display_spans, word_spans
 from untold.errors import UntoldError
 from untold.storage.model_directory import TrainedModel
 

@@ -1,4 +1,4 @@
-"""Groups sentencepiece's pieces into words, and merges figures of pieces into figures of words.
+"""Groups sentencepiece's pieces into words.
 
 The module reads sentencepiece's notation only; another tokenizer's pieces must be written in it
 first. In this notation a leading ▁ stands for a space, <0xHH> for a byte and <unk> for the unknown.
@@ -12,18 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from jaxtyping import Float
-
-from untold.categories import REDUNDANT
-
 __all__ = [
     "UNSPACED",
     "Span",
     "byte_piece",
     "display_spans",
-    "merge_assignments",
-    "merge_copying",
     "span_text",
     "word_spans",
 ]
@@ -112,49 +105,6 @@ def byte_piece(raw: bytes) -> str:
         else:
             parts.append(_SPACE if sign == " " else sign)
     return "".join(parts)
-
-
-def merge_assignments(
-    assignments: Float[np.ndarray, "pieces_t pieces_i g"],
-    target: Sequence[Span],
-    source: Sequence[Span],
-) -> Float[np.ndarray, "t i g"]:
-    """Merges the assignments of pieces into assignments of words.
-
-    Row t gives the shares of the source words (past, future, redundant) before target word t is
-    generated; the last row gives them before EOS. A target word takes the row of its first piece.
-    The redundant share of a source word is the product of its pieces' redundant shares, because
-    often only the ▁ before a word or its ending is redundant. Past and future divide the rest in
-    the proportion of their sums over the pieces. EOS is the last row of `assignments`; the column
-    of the source's EOS belongs to no word.
-    """
-    rows = assignments[[*(span.start for span in target), len(assignments) - 1]]
-    merged = [_merge_pieces(rows[:, span.start : span.stop]) for span in source]
-    shape = (len(rows), 0, assignments.shape[2])
-    return np.stack(merged, axis=1) if merged else np.zeros(shape, assignments.dtype)
-
-
-def merge_copying(
-    copying: Float[np.ndarray, "pieces_t pieces_i"],
-    target: Sequence[Span],
-    source: Sequence[Span],
-) -> Float[np.ndarray, "t i"]:
-    """Returns the share of each target word that was copied from each source word.
-
-    It sums the probabilities over the pieces of the source word, and averages them over the pieces
-    of the target word. The last row is that of EOS.
-    """
-    with_eos = (*target, Span(len(copying) - 1, len(copying)))
-    rows = np.stack([copying[span.start : span.stop].mean(axis=0) for span in with_eos])
-    words = [rows[:, span.start : span.stop].sum(axis=1) for span in source]
-    return np.stack(words, axis=1) if words else np.zeros((len(rows), 0), copying.dtype)
-
-
-def _merge_pieces(shares: Float[np.ndarray, "t pieces g"]) -> Float[np.ndarray, "t g"]:
-    past_future, redundant = shares[..., :REDUNDANT].sum(axis=1), shares[..., REDUNDANT:]
-    all_redundant, rest = redundant.prod(axis=1), (1 - redundant).sum(axis=1)
-    past_future = past_future * (1 - all_redundant) / np.where(rest > 0, rest, 1)
-    return np.concatenate([past_future, all_redundant], axis=-1)
 
 
 def _spans_from_starts(starts: Sequence[int], stop: int) -> tuple[Span, ...]:

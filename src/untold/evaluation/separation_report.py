@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool
 
+from untold.account.word_figures import merge_assignments
 from untold.corpus.alignments import Alignment, check_alignments, read_alignments
-from untold.corpus.word_spans import Span, merge_assignments, word_spans
+from untold.corpus.word_spans import Span, word_spans
 from untold.errors import UntoldError
 from untold.evaluation.separation import (
     PairTrace,

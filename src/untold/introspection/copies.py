@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from untold.corpus.word_spans import display_spans, merge_copying
+from untold.account.word_figures import merge_copying
+from untold.corpus.word_spans import display_spans
 from untold.translator import Translation
 
 __all__ = ["Copy", "copied_words", "copy_probabilities", "copy_records", "find_copies"]

@@ -10,10 +10,11 @@ from jaxtyping import Float
 from untold.account.judgement import judge_pair
 from untold.account.model_links import WordLink, link_displayed_words
 from untold.account.pair_account import AccountReader
+from untold.account.word_figures import merge_assignments
 from untold.categories import FUTURE, PAST
 from untold.config import DataConfig
 from untold.corpus.alignments import Alignment
-from untold.corpus.word_spans import display_spans, merge_assignments
+from untold.corpus.word_spans import display_spans
 from untold.errors import UntoldError
 from untold.introspection.copies import Copy, copied_words, copy_records, find_copies
 from untold.introspection.pfrnn_states import PfrnnStates, has_pfrnn_states, states_of_pieces

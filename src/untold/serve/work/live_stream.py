@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from untold.account.word_figures import merge_assignments
 from untold.categories import CATEGORIES
-from untold.corpus.word_spans import display_spans, merge_assignments
+from untold.corpus.word_spans import display_spans
 from untold.introspection.sentence_sides import displayed_words
 from untold.serve.service_metrics import ServiceMetrics
 from untold.serve.work.model_shelf import ServedModel
