@@ -14,6 +14,7 @@ from pathlib import Path
 
 from untold import load
 from untold.account.model_links import WAYS, align_pairs
+from untold.account.word_figures import merge_copying
 from untold.alignment.aligner import load_aligner, split_pairs
 from untold.corpus.alignments import (
     Alignment,
@@ -22,7 +23,7 @@ from untold.corpus.alignments import (
     read_alignments,
 )
 from untold.corpus.lines import read_parallel
-from untold.corpus.word_spans import merge_copying, word_spans
+from untold.corpus.word_spans import word_spans
 from untold.translator import Translation, Translator
 
 
