@@ -1,8 +1,8 @@
 """Every test runs with the shapes and types of untold's signatures checked.
 
-jaxtyping binds the arguments of each call to know the shapes of its arrays. That makes a call of a
-small function ten times slower, and those of untold.corpus are called by the hundred thousand: its
-modules that know no shapes are checked by beartype alone.
+jaxtyping binds the arguments of each call to know the shapes of its arrays. That costs more than a
+small function itself, and those of untold.corpus are called by the hundred thousand: its modules
+that know no shapes are checked by beartype alone.
 What untold measures of this machine goes to a directory of the tests, not to the user's.
 """
 

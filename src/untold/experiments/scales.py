@@ -46,7 +46,7 @@ class Scale:
     seeds: int = 1  # of the systems that the paper's claims rest on
     other_seeds: int = 1
     sentences: int | None = None  # of each test set; unset, all
-    weights: int = 5  # of each coverage penalty, tried on the development set
+    penalty_weights: int = 5  # of each coverage penalty, tried on the development set
     further_settings: Settings = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ SCALES = {
         pairs=4000,
         vocabulary=1000,
         sentences=60,
-        weights=2,
+        penalty_weights=2,
     ),
     "small": Scale(
         "small",

@@ -132,7 +132,8 @@ _COLUMNS = ("BLEU", "chrF", "length ratio", "CDR", "under-coverage", "weight", "
 
 def _weights_to_try(workshop: Workshop) -> dict[str, list[float]]:
     """Returns the weights of each penalty that are tried on the development set."""
-    return {kind: sorted(each[: workshop.plan.scale.weights]) for kind, each in _WEIGHTS.items()}
+    number = workshop.plan.scale.penalty_weights
+    return {kind: sorted(each[:number]) for kind, each in _WEIGHTS.items()}
 
 
 def _note(workshop: Workshop) -> str:
