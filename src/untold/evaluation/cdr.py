@@ -29,6 +29,7 @@ from untold.evaluation.metrics import MetricOptions, Score
 __all__ = [
     "Cdr",
     "CdrFigures",
+    "align_texts",
     "cdr",
     "cdr_of_links",
     "covered_words",
@@ -108,7 +109,18 @@ def measure_cdr(
     aligner: Aligner, sources: Texts, references: Texts, hypotheses: Texts
 ) -> CdrFigures:
     """Aligns references and translations with the same aligner and compares what they cover."""
-    return cdr_of_links(_align(aligner, sources, references), _align(aligner, sources, hypotheses))
+    return cdr_of_links(
+        align_texts(aligner, sources, references), align_texts(aligner, sources, hypotheses)
+    )
+
+
+def align_texts(aligner: Aligner, sources: Texts, targets: Texts) -> list[Alignment]:
+    """Links each source to its translation, by words that translate one another alone."""
+    texts = list(zip(sources, targets, strict=True))
+    different = list(dict.fromkeys(texts))
+    pairs = aligner.split([s for s, _ in different], [t for _, t in different])
+    links = dict(zip(different, aligner.align_translations(pairs), strict=True))
+    return [links[pair] for pair in texts]
 
 
 def cdr_of_links(references: Sequence[Alignment], hypotheses: Sequence[Alignment]) -> CdrFigures:
@@ -152,9 +164,7 @@ def sentence_cdr(
 
 def covered_words(aligner: Aligner, sources: Texts, targets: Texts) -> list[frozenset[int]]:
     """Returns C of each pair: the positions of source words with a link. A caller may keep it."""
-    return [
-        frozenset(i for i, _ in alignment.sure) for alignment in _align(aligner, sources, targets)
-    ]
+    return [frozenset(i for i, _ in links.sure) for links in align_texts(aligner, sources, targets)]
 
 
 def cdr(reference: frozenset[int], generated: frozenset[int]) -> float:
@@ -182,11 +192,3 @@ class _LinkCounts:
             added=len(now.keys() - before.keys()),
             repeated=sum(links > max(1, before[word]) for word, links in now.items()),
         )
-
-
-def _align(aligner: Aligner, sources: Texts, targets: Texts) -> list[Alignment]:
-    texts = list(zip(sources, targets, strict=True))
-    different = list(dict.fromkeys(texts))
-    pairs = aligner.split([s for s, _ in different], [t for _, t in different])
-    links = dict(zip(different, aligner.align_translations(pairs), strict=True))
-    return [links[pair] for pair in texts]

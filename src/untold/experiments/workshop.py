@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from untold.alignment.aligner import load_aligner, train_aligner
+from untold.alignment.aligner import Aligner, load_aligner, train_aligner
 from untold.config import AlignerConfig, Config, override, parse_config
+from untold.corpus.alignments import Alignment
 from untold.corpus.lines import read_parallel
 from untold.durable import lock_directory
 from untold.errors import InUseError
+from untold.evaluation.cdr import align_texts
 from untold.experiments.corpora import FoundCorpus, TestFiles
 from untold.experiments.kept_results import KeptResults, fingerprint
 from untold.experiments.scales import Scale
@@ -66,7 +68,9 @@ class Workshop:
         self.plan, self._say, self._bases = plan, say, bases or self
         self.kept = KeptResults(plan.out / "results", say)
         self._runs = KeptResults(plan.out / "runs", say)  # says which of them are over
-        self._began, self._spent, self._updates = time.monotonic(), 0.0, 0
+        self._spent, self._updates = 0.0, 0
+        self._aligner: Aligner | None = None
+        self._links: dict[str, list[Alignment]] = {}  # of references, by fingerprint
 
     def jobs(self, systems: Iterable[System]) -> list[Job]:
         """Lists the trainings that systems need, those that others start from first.
@@ -205,9 +209,18 @@ class Workshop:
                 train_aligner(*sides, AlignerConfig()).save(folder)
         return folder
 
-    def aligner(self) -> Any:
-        """Loads the aligner of the training text."""
-        return load_aligner(self.aligner_path())
+    def aligner(self) -> Aligner:
+        """Loads the aligner of the training text, once."""
+        if self._aligner is None:
+            self._aligner = load_aligner(self.aligner_path())
+        return self._aligner
+
+    def reference_links(self, sources: list[str], references: list[str]) -> list[Alignment]:
+        """Links a test set to its references, once: the coverage of all systems needs it."""
+        name = fingerprint([sources, references])
+        if name not in self._links:
+            self._links[name] = align_texts(self.aligner(), sources, references)
+        return self._links[name]
 
     def with_corpus(self, corpus: FoundCorpus, name: str) -> "Workshop":
         """Returns a workshop for another training text, in a folder of its own.

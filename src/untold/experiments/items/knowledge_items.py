@@ -7,7 +7,7 @@ from typing import Any
 
 from untold.evaluation.adequacy_sheet import SheetTexts, draw_sheet, key_json, sheet_csv
 from untold.evaluation.bow_overlap import measure_overlap
-from untold.evaluation.cdr import measure_cdr
+from untold.evaluation.cdr import align_texts, cdr_of_links
 from untold.evaluation.separation_report import separation_report
 from untold.evaluation.speed_race import Speed
 from untold.evaluation.system_comparison import ParallelText
@@ -180,13 +180,13 @@ def coverage(
     workshop: Workshop, sources: list[str], references: list[str], found: list[str]
 ) -> dict[str, Any]:
     """Measures CDR and its kin, once."""
+
+    def measure() -> dict[str, Any]:
+        links = align_texts(workshop.aligner(), sources, found)
+        return asdict(cdr_of_links(workshop.reference_links(sources, references), links))
+
     made_from = [sources, references, found]
-    name = f"coverage/{workshop.fingerprint(made_from)}"
-    return workshop.kept.get(
-        name,
-        made_from,
-        lambda: asdict(measure_cdr(workshop.aligner(), sources, references, found)),
-    )
+    return workshop.kept.get(f"coverage/{workshop.fingerprint(made_from)}", made_from, measure)
 
 
 @dataclass(frozen=True)
