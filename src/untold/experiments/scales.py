@@ -76,7 +76,7 @@ SCALES = {
         transformer={"model.encoder_layers": 2, "model.decoder_layers": 2},
         pairs=4000,
         vocabulary=1000,
-        sentences=60,
+        sentences=40,
         penalty_weights=2,
     ),
     "small": Scale(
