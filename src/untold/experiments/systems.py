@@ -90,6 +90,12 @@ _ALL = [
         start="transformer",
     ),
     System("ours", "this project's default", {"model.separator.kind": "gdr"}, start="transformer"),
+    System(
+        "wide-ours",
+        "Transformer, as many parameters as the default",
+        start="transformer",
+        same_size_as="ours",
+    ),
     System("rnmt", "RNMT", _RNMT, phase="recurrent"),
     System("rnmt-control", "RNMT, continued", _RNMT, start="rnmt"),
     System(

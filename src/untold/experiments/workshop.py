@@ -251,7 +251,7 @@ class Workshop:
         base = self._bases.run(Job(SYSTEMS[job.system.start]))
         if job.system.same_size_as is None:
             return base
-        wide = self.plan.out / "runs" / f"{job.system.start}-widened"
+        wide = self.plan.out / "runs" / f"{job.system.name}-start"
         with lock_directory(wide.with_suffix(".lock")):
             if not wide.exists():
                 save_model(wide, widen(load_model(base), self.config(job).model.d_ffn))

@@ -130,13 +130,14 @@ def test_systems_have_hashes_of_their_own(make):
     assert len(hashes) == len(SYSTEMS)
 
 
-def test_the_wide_control_has_as_many_parameters(make):
+@pytest.mark.parametrize(("control", "system"), [("wide", "both"), ("wide-ours", "ours")])
+def test_a_wide_control_has_as_many_parameters(control, system, make):
     workshop = make()
-    wide, both, plain = (
+    wide, other, plain = (
         module._parameters(workshop.config(Job(SYSTEMS[name])), 200)
-        for name in ("wide", "both", "transformer")
+        for name in (control, system, "transformer")
     )
-    assert plain < wide and abs(wide - both) < 0.01 * both
+    assert plain < wide and abs(wide - other) < 0.01 * other
 
 
 def test_a_widened_model_translates_as_before(make, trained):
@@ -144,7 +145,7 @@ def test_a_widened_model_translates_as_before(make, trained):
     workshop.train([SYSTEMS["wide"]])
     assert trained == ["transformer-1", "wide-1"]
     plain = workshop.load(Job(SYSTEMS["transformer"])).models[0].model
-    wide = load(workshop.plan.out / "runs" / "transformer-widened").models[0].model
+    wide = load(workshop.plan.out / "runs" / "wide-start").models[0].model
     batch = torch.randint(4, 200, (3, 7)), torch.randint(4, 200, (3, 5))
     before, after = (_logits(model, *batch) for model in (plain, wide))
     assert sum(p.numel() for p in wide.parameters()) > sum(p.numel() for p in plain.parameters())

@@ -147,7 +147,7 @@ _ITEMS: list[EvidenceItem] = [
         "concat",
         "Sources of one to four sentences",
         "Beyond the paper: longer sources leave more room for omissions.",
-        find_systems("control", "gdr", "both", "ours"),
+        find_systems("control", "wide-ours", "gdr", "both", "ours"),
     ),
     OmissionItem(
         "omission",

@@ -26,7 +26,7 @@ from untold.experiments.items.score_items import (
     pair_table,
     score_figures,
 )
-from untold.experiments.systems import System
+from untold.experiments.systems import SYSTEMS, System
 from untold.experiments.workshop import Job, Workshop
 
 __all__ = ["ConcatItem", "OmissionItem", "join_lines", "join_parts"]
@@ -43,7 +43,8 @@ _WEIGHTS = {  # of each penalty, from the middle on; past varies less than atten
 class _StressItem(SystemsItem):
     """Tests systems with each way of searching, all against plain search of the first system.
 
-    The penalty by past is also tested against GNMT's penalty for the first system.
+    The penalty by past is also tested against GNMT's penalty for the first system, and a system
+    that has a control of its size is tested against that.
     """
 
     def _evidence(
@@ -55,12 +56,10 @@ class _StressItem(SystemsItem):
         joined: Sequence[int],
     ) -> Evidence:
         corpus = workshop.plan.corpus
-        gnmt = _way(self.systems[0], "attention")
-        by_past = [title for system in self.systems if (title := _way(system, "past")) in searches]
         compared = [_compare(workshop, searches, joined)]
-        if by_past:
-            rivals = {title: searches[title] for title in (gnmt, *by_past)}
-            compared.append(_compare(workshop, rivals, joined))
+        for titles in self._rivals(searches):
+            some = {title: searches[title] for title in titles}
+            compared.append(_compare(workshop, some, joined))
         size = len(corpus.read(corpus.known.tests[0])[0])
         scored = f"{size} sentences; {compared[0].metric}: {compared[0].signature}"
         weights = {title: [each.weight for each in seeds] for title, seeds in searches.items()}
@@ -68,6 +67,16 @@ class _StressItem(SystemsItem):
         tables = [table, pair_table(compared)]
         notes = [_note(workshop), scored]
         return Evidence(self.name, self.title, self.claim, tables, (), notes, figures)
+
+    def _rivals(self, searches: "Searches") -> list[list[str]]:
+        """Lists further comparisons by their titles; each first title is what others face."""
+        titles = [[_way(self.systems[0], "attention"), *(_way(s, "past") for s in self.systems)]]
+        for system in self.systems:
+            if system.same_size_as is not None:
+                other = SYSTEMS[system.same_size_as]
+                titles.append([system.title, other.title, _way(other, "past")])
+        found = [[title for title in each if title in searches] for each in titles]
+        return [each for each in found if len(each) > 1]
 
 
 @dataclass(frozen=True)
