@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,12 @@ from untold.storage.model_directory import load_model, save_model
 from untold.training.run import RunOptions, train
 from untold.translator import Translator, load
 
-__all__ = ["Job", "Plan", "Workshop"]
+__all__ = ["Job", "Plan", "TranslationJob", "Workshop"]
 
 # Settings that say where something lies; what lies there is decided by others.
 _PLACES: Any = {"data": {"root", "train", "valid"}, "train": {"sequence": {"aligner"}}}
 _DEFAULT_BACKBONE = "transformer"
-_PATIENCE = 10.0  # seconds between looks at what another process trains
+_PATIENCE = 10.0  # seconds between looks at what another process makes
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,15 @@ class Job:
     def name(self) -> str:
         """Returns the name of its run."""
         return f"{self.system.name}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class TranslationJob:
+    """Lines that a trained model translates; `decode` are settings of --set."""
+
+    job: Job
+    lines: Sequence[str]
+    decode: Sequence[str] = ()
 
 
 class Workshop:
@@ -169,19 +179,39 @@ class Workshop:
         """Loads a trained model."""
         return load(self.run(job))
 
-    def translations(self, job: Job, test: TestFiles, decode: Sequence[str] = ()) -> list[str]:
-        """Translates a test set with a trained model; `decode` are settings of --set."""
-        return self.translate_lines(job, self.plan.corpus.read(test)[0], decode)
+    def translations(self, job: Job, test: TestFiles) -> list[str]:
+        """Translates a test set with a trained model."""
+        return self.translate([TranslationJob(job, self.plan.corpus.read(test)[0])])[0]
 
-    def translate_lines(self, job: Job, lines: list[str], decode: Sequence[str]) -> list[str]:
-        """Translates any lines with a trained model; `decode` are settings of --set."""
-        made_from = [self._origin(job), lines, list(decode)]
-        name = f"translations/{job.name}-{fingerprint(made_from)}"
-        return self.kept.get(name, made_from, lambda: self._translate(job, lines, decode))
+    def translate(self, jobs: Sequence[TranslationJob]) -> list[list[str]]:
+        """Translates what is not translated yet, and returns all of it.
 
-    def _translate(self, job: Job, lines: list[str], decode: Sequence[str]) -> list[str]:
-        translator = self.load(job).with_decoding(**override({}, decode).get("decode", {}))
-        with task(f"translating with {job.name}", len(lines)) as begun:
+        Several processes may share one folder: what another one translates is left to it.
+        """
+        found: dict[int, list[str]] = {}
+        while left := [place for place in range(len(jobs)) if place not in found]:
+            for place in left:
+                with suppress(InUseError):
+                    found[place] = self._translations(jobs[place])
+            if found.keys().isdisjoint(left):
+                self._say("another process translates what is left: waiting for it")
+                time.sleep(_PATIENCE)
+        return [found[place] for place in range(len(jobs))]
+
+    def _translations(self, wanted: TranslationJob) -> list[str]:
+        """Returns what is kept, or translates unless another process is at it."""
+        made_from = [self._origin(wanted.job), list(wanted.lines), list(wanted.decode)]
+        name = f"translations/{wanted.job.name}-{fingerprint(made_from)}"
+        kept = self.kept.find(name, made_from)
+        if kept is not None:
+            return kept
+        with lock_directory(self.plan.out / "locks" / name):
+            return self.kept.get(name, made_from, lambda: self._translate(wanted))
+
+    def _translate(self, wanted: TranslationJob) -> list[str]:
+        lines, decode = list(wanted.lines), override({}, wanted.decode).get("decode", {})
+        translator = self.load(wanted.job).with_decoding(**decode)
+        with task(f"translating with {wanted.job.name}", len(lines)) as begun:
             found = translator.with_progress(begun.advance).translate(lines)
         return [each.text for each in found]
 

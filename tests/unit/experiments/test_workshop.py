@@ -13,7 +13,7 @@ from untold.errors import InUseError
 from untold.experiments import workshop as module
 from untold.experiments.corpora import find_corpus
 from untold.experiments.systems import SYSTEMS
-from untold.experiments.workshop import Job, Plan, Workshop
+from untold.experiments.workshop import Job, Plan, TranslationJob, Workshop
 from untold.training.trainer import Trainer
 
 
@@ -65,7 +65,7 @@ def test_kept_results_need_no_model(make, trained, tmp_path):
     again.train([job.system])
     assert again.hash(job) == first.hash(job) and again.translations(job, test) == texts
     assert len(trained) == 2
-    again.translations(job, test, ["decode.beam=1"])
+    again.translate([TranslationJob(job, ["another line"])])
     assert trained[2:] == ["transformer-1", "control-1"]
 
 
@@ -162,6 +162,34 @@ def test_what_another_process_trains_is_left_to_it(make, trained, monkeypatch):
     monkeypatch.setattr(this, "run", busy)
     this.train([SYSTEMS["control"]])
     assert trained == ["transformer-1", "control-2", "control-1"]
+    assert any("waiting" in line for line in this.said)
+
+
+def test_what_another_process_translates_is_left_to_it(make, monkeypatch):
+    """The other process is at the first text when this one begins; it ends while this one waits."""
+    other, this, job = make(), make(), Job(SYSTEMS["transformer"])
+    texts = [TranslationJob(job, [line]) for line in ("the first text", "the second text")]
+    made, plain, lock = [], Workshop._translate, module.lock_directory
+    busy = []
+
+    def translate(workshop, search):
+        made.append((workshop, search))
+        return plain(workshop, search)
+
+    def refuse_first(folder):
+        busy.append(folder)
+        return _in_use() if folder == busy[0] else lock(folder)
+
+    def end_other(_):
+        monkeypatch.setattr(module, "lock_directory", lock)
+        other.translate(texts[:1])
+
+    monkeypatch.setattr(Workshop, "_translate", translate)
+    monkeypatch.setattr(module, "lock_directory", refuse_first)
+    monkeypatch.setattr(module.time, "sleep", end_other)
+    found = this.translate(texts)
+    assert made == [(this, texts[1]), (other, texts[0])]
+    assert found == [make().translate([each])[0] for each in texts] and len(made) == 2
     assert any("waiting" in line for line in this.said)
 
 

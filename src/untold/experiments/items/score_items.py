@@ -16,7 +16,7 @@ from untold.evaluation.system_comparison import (
 from untold.experiments.evidence_parts import Evidence, EvidenceTable, number
 from untold.experiments.items.evidence_item import EvidenceItem
 from untold.experiments.systems import SYSTEMS, System
-from untold.experiments.workshop import Job, Workshop
+from untold.experiments.workshop import Job, TranslationJob, Workshop
 from untold.storage.model_summary import Parameters, count_parameters
 
 __all__ = [
@@ -80,11 +80,20 @@ def compare_systems(workshop: Workshop, systems: Sequence[System]) -> Comparison
         ParallelText(test.name, *corpus.read(test), corpus.read_further(test))
         for test in corpus.known.tests
     ]
-    outputs = []
-    for system in systems:
-        jobs = workshop.seeds_of(system)
-        texts = [[workshop.translations(job, test) for test in corpus.known.tests] for job in jobs]
-        outputs.append(SystemOutputs(system.title, count_size(workshop, jobs[0]), texts))
+    searches = [
+        [[TranslationJob(job, test.sources) for test in tests] for job in workshop.seeds_of(system)]
+        for system in systems
+    ]
+    # Together first, so that processes that make the same item can share this.
+    workshop.translate([each for runs in searches for run in runs for each in run])
+    outputs = [
+        SystemOutputs(
+            system.title,
+            count_size(workshop, runs[0][0].job),
+            [workshop.translate(run) for run in runs],
+        )
+        for system, runs in zip(systems, searches, strict=True)
+    ]
     return compare_texts(workshop, outputs, tests)
 
 

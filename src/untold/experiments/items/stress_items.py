@@ -27,7 +27,7 @@ from untold.experiments.items.score_items import (
     score_figures,
 )
 from untold.experiments.systems import SYSTEMS, System
-from untold.experiments.workshop import Job, Workshop
+from untold.experiments.workshop import Job, TranslationJob, Workshop
 
 __all__ = ["ConcatItem", "OmissionItem", "join_lines", "join_parts"]
 
@@ -53,13 +53,13 @@ class _StressItem(SystemsItem):
         table: EvidenceTable,
         ways: dict[str, Any],
         searches: "Searches",
-        joined: Sequence[int],
+        tests: Sequence[ParallelText],
     ) -> Evidence:
         corpus = workshop.plan.corpus
-        compared = [_compare(workshop, searches, joined)]
-        for titles in self._rivals(searches):
-            some = {title: searches[title] for title in titles}
-            compared.append(_compare(workshop, some, joined))
+        compared = [
+            _compare(workshop, {title: searches[title] for title in titles}, tests)
+            for titles in (list(searches), *self._rivals(searches))
+        ]
         size = len(corpus.read(corpus.known.tests[0])[0])
         scored = f"{size} sentences; {compared[0].metric}: {compared[0].signature}"
         weights = {title: [each.weight for each in seeds] for title, seeds in searches.items()}
@@ -85,10 +85,10 @@ class ConcatItem(_StressItem):
 
     def make(self, workshop: Workshop) -> Evidence:
         """Tests k = 1 to 4 with each way of searching."""
-        rows, ways = [], {}
-        searches = _searches(workshop, self.systems, _JOINED)
+        rows, ways, tests = [], {}, _tests(workshop, _JOINED)
+        searches = _searches(workshop, self.systems, tests)
         for title, seeds in searches.items():
-            each = [[_score(workshop, search, joined) for joined in _JOINED] for search in seeds]
+            each = [[_score(workshop, search, test) for test in tests] for search in seeds]
             steps = _JOINED[-1] - _JOINED[0]
             slopes = [(found[-1]["bleu"] - found[0]["bleu"]) / steps for found in each]
             ways[title] = {"by_sentences": each, "slope": slopes}
@@ -99,7 +99,7 @@ class ConcatItem(_StressItem):
             ]
             rows.append([title, "slope", over_seeds(slopes), "", "", "", "", *last])
         table = EvidenceTable(self.title, ["system", "sentences", *_COLUMNS], rows)
-        return self._evidence(workshop, table, ways, searches, _JOINED)
+        return self._evidence(workshop, table, ways, searches, tests)
 
     def prepare(self, workshop: Workshop) -> Workshop:
         """Returns a workshop whose training text also has joined sentences."""
@@ -115,13 +115,13 @@ class OmissionItem(_StressItem):
 
     def make(self, workshop: Workshop) -> Evidence:
         """Tests each way of searching."""
-        rows, ways = [], {}
-        searches = _searches(workshop, self.systems, (1,))
+        rows, ways, tests = [], {}, _tests(workshop, (1,))
+        searches = _searches(workshop, self.systems, tests)
         for title, seeds in searches.items():
-            found = ways[title] = [_score(workshop, search, 1) for search in seeds]
+            found = ways[title] = [_score(workshop, search, tests[0]) for search in seeds]
             rows.append([title, *_cells(found), _weights(seeds), str(len(found))])
         table = EvidenceTable(self.title, ["system", *_COLUMNS], rows)
-        return self._evidence(workshop, table, ways, searches, (1,))
+        return self._evidence(workshop, table, ways, searches, tests)
 
     def prepare(self, workshop: Workshop) -> Workshop:
         """Returns a workshop whose training references lack a linked span now and then."""
@@ -202,64 +202,76 @@ class _TunedSearch:
     penalty: str = ""  # its source; empty, there is none
     weight: float = 0.0
 
-    @property
-    def decode(self) -> list[str]:
-        """Returns its settings, as in --set."""
-        if not self.penalty:
-            return []
-        return [
-            f"decode.coverage_penalty={self.weight}",
-            f"decode.coverage_source={self.penalty}",
-        ]
+    def of(self, lines: Sequence[str]) -> TranslationJob:
+        """Returns the search for translations of these lines."""
+        settings = {"coverage_penalty": self.weight, "coverage_source": self.penalty}
+        decode = [f"decode.{key}={value}" for key, value in settings.items()]
+        return TranslationJob(self.job, lines, decode if self.penalty else [])
 
 
 Searches = Mapping[str, Sequence[_TunedSearch]]  # one for each seed, by title
 
 
 def _way(system: System, penalty: str) -> str:
-    return f"{system.title}, penalty by {penalty}"
+    return f"{system.title}, penalty by {penalty}" if penalty else system.title
 
 
-def _searches(workshop: Workshop, systems: Sequence[System], joined: Sequence[int]) -> Searches:
-    """Returns plain search, and each penalty that a model allows, tuned on the development set."""
-    found: dict[str, list[_TunedSearch]] = {}
-    for system in systems:
-        jobs = workshop.seeds_of(system)
-        found[system.title] = [_TunedSearch(job) for job in jobs]
-        for kind in _WEIGHTS:
-            if kind == "past" and "model.separator.kind" not in system.settings:
-                continue
-            found[_way(system, kind)] = [_tuned(workshop, job, kind, joined) for job in jobs]
+def _tests(workshop: Workshop, joined: Sequence[int]) -> list[ParallelText]:
+    """Joins the first test set by each of these numbers."""
+    corpus = workshop.plan.corpus
+    sides = corpus.read(corpus.known.tests[0])
+    return [ParallelText(str(k), *join_lines(*sides, k, seed=k)) for k in joined]
+
+
+def _searches(
+    workshop: Workshop, systems: Sequence[System], tests: Sequence[ParallelText]
+) -> Searches:
+    """Returns plain search, and each penalty that a model allows, tuned on the development set.
+
+    All of them translate here, together, so that processes that make the same item can share this.
+    """
+    corpus, weights = workshop.plan.corpus, {"": [0.0], **_weights_to_try(workshop)}
+    joined = [int(test.name) for test in tests]
+    development = ParallelText("", *join_parts(*corpus.read(corpus.development()), joined))
+    tried = {
+        _way(system, kind): [
+            [_TunedSearch(job, kind, weight) for weight in weights[kind]]
+            for job in workshop.seeds_of(system)
+        ]
+        for system in systems
+        for kind in weights
+        if kind != "past" or "model.separator.kind" in system.settings
+    }
+    rivals = [each for seeds in tried.values() for each in seeds if len(each) > 1]
+    workshop.translate([search.of(development.sources) for each in rivals for search in each])
+    found = {
+        title: [_best(workshop, each, development) for each in seeds]
+        for title, seeds in tried.items()
+    }
+    chosen = [search for seeds in found.values() for search in seeds]
+    workshop.translate([search.of(test.sources) for search in chosen for test in tests])
     return found
 
 
-def _compare(workshop: Workshop, searches: Searches, joined: Sequence[int]) -> Comparison:
-    """Tests all ways of searching against the first."""
-    corpus = workshop.plan.corpus
-    sides = corpus.read(corpus.known.tests[0])
-    tests = [ParallelText(str(k), *join_lines(*sides, k, seed=k)) for k in joined]
-    outputs = []
-    for title, seeds in searches.items():
-        texts = [
-            [workshop.translate_lines(each.job, list(test.sources), each.decode) for test in tests]
-            for each in seeds
-        ]
-        outputs.append(SystemOutputs(title, count_size(workshop, seeds[0].job), texts))
-    return compare_texts(workshop, outputs, tests)
-
-
-def _tuned(workshop: Workshop, job: Job, kind: str, joined: Sequence[int]) -> _TunedSearch:
-    """Returns the search whose weight of a penalty is best on the development set."""
-    corpus = workshop.plan.corpus
-    sources, references = join_parts(*corpus.read(corpus.development()), joined)
-    tokenize = corpus.known.bleu_tokenize
+def _best(
+    workshop: Workshop, searches: Sequence[_TunedSearch], development: ParallelText
+) -> _TunedSearch:
+    """Returns the search with the best BLEU on a development set."""
 
     def bleu(search: _TunedSearch) -> float:
-        found = workshop.translate_lines(search.job, sources, search.decode)
-        return corpus_scores(found, references, ["bleu"], tokenize=tokenize)[0].value
+        found = workshop.translate([search.of(development.sources)])[0]
+        return _scores(workshop, found, development.references, ["bleu"])[0]
 
-    weights = _weights_to_try(workshop)[kind]
-    return max((_TunedSearch(job, kind, weight) for weight in weights), key=bleu)
+    return max(searches, key=bleu) if len(searches) > 1 else searches[0]
+
+
+def _compare(workshop: Workshop, searches: Searches, tests: Sequence[ParallelText]) -> Comparison:
+    """Tests all ways of searching against the first."""
+    outputs = []
+    for title, seeds in searches.items():
+        texts = [workshop.translate([each.of(test.sources) for test in tests]) for each in seeds]
+        outputs.append(SystemOutputs(title, count_size(workshop, seeds[0].job), texts))
+    return compare_texts(workshop, outputs, tests)
 
 
 def join_parts(
@@ -279,15 +291,10 @@ def _one_text(parts: Iterable[tuple[list[str], list[str]]]) -> tuple[list[str], 
     return list(chain(*sources)), list(chain(*targets))
 
 
-def _score(workshop: Workshop, search: _TunedSearch, joined: int) -> dict[str, Any]:
-    corpus = workshop.plan.corpus
-    sources, references = join_lines(*corpus.read(corpus.known.tests[0]), joined, seed=joined)
-    found = workshop.translate_lines(search.job, sources, search.decode)
-    tokenize = corpus.known.bleu_tokenize
-    bleu, chrf = (
-        score.value
-        for score in corpus_scores(found, references, ["bleu", "chrf"], tokenize=tokenize)
-    )
+def _score(workshop: Workshop, search: _TunedSearch, test: ParallelText) -> dict[str, Any]:
+    sources, references = list(test.sources), list(test.references)
+    found = workshop.translate([search.of(sources)])[0]
+    bleu, chrf = _scores(workshop, found, references, ["bleu", "chrf"])
     words = [sum(len(line.split()) for line in side) for side in (found, references)]
     covered = coverage(workshop, sources, references, found)
     return {
@@ -297,6 +304,13 @@ def _score(workshop: Workshop, search: _TunedSearch, joined: int) -> dict[str, A
         "cdr": covered["macro"],
         "under": covered["under"],
     }
+
+
+def _scores(
+    workshop: Workshop, found: Sequence[str], references: Sequence[str], metrics: Sequence[str]
+) -> list[float]:
+    tokenize = workshop.plan.corpus.known.bleu_tokenize
+    return [each.value for each in corpus_scores(found, references, metrics, tokenize=tokenize)]
 
 
 def _weights(seeds: Sequence[_TunedSearch]) -> str:
