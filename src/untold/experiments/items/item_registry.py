@@ -1,7 +1,9 @@
 """All items of the paper's evidence, by name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from untold.config import SeparatorConfig
 from untold.errors import UntoldError
 from untold.experiments.items.evidence_item import EvidenceItem
 from untold.experiments.items.figure_items import BarItem, HeatmapItem, LengthItem, Sweep, SweepItem
@@ -21,11 +23,15 @@ __all__ = ["ITEMS", "find_item"]
 
 
 def _sweep(setting: str, label: str, values: Sequence[object]) -> Sweep:
-    each = [
-        variant("both", f"both-{label}{value}", f"{label} = {value}", **_values(setting, value))
-        for value in values
-    ]
+    each = [_with_value(_values(setting, value), f"{label} = {value}") for value in values]
     return Sweep(label, [str(value) for value in values], each)
+
+
+def _with_value(settings: Mapping[str, object], title: str) -> System:
+    """Returns both losses with other settings; where they are the defaults it is trained once."""
+    if all(SeparatorConfig.model_fields[key].default == settings[key] for key in settings):
+        return replace(SYSTEMS["both"], title=title)
+    return variant("both", f"both-{title.replace(' = ', '')}", title, **settings)
 
 
 def _pair(before: str, after: str) -> tuple[System, System]:
