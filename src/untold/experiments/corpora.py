@@ -265,7 +265,7 @@ def find_corpus(
     missing = [path for path in known.paths if not _existing(root, path).exists()]
     if missing:
         raise UntoldError(
-            f"--root {root}: {missing[0]} is missing there ({known.origin}); the folder holds "
+            f"--root {root}: {missing[0]} is missing there ({known.origin}); the folder must hold "
             f"{_layout(known.paths)}"
         )
     return FoundCorpus(known, root, sentences)
