@@ -65,7 +65,7 @@ def reproduce(
     say_if_stopped(lambda: f"what is done is kept in {out}; the same command goes on")
     corpus = find_corpus(data, root, out, pairs=size.pairs, sentences=size.sentences)
     chosen = Plan(replace(corpus, linked=linked), size, seeds, out, tuple(settings or ()))
-    workshop = Workshop(chosen, print_notice)
+    workshop = Workshop(replace(chosen, seeds=1) if found.one_seed else chosen, print_notice)
     if plan:
         _print_plan(found, workshop)
         return

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from untold.errors import UntoldError
 from untold.experiments.evidence_parts import Evidence
@@ -19,6 +20,7 @@ class EvidenceItem(ABC):
     name: str  # that a user types
     title: str
     claim: str  # what the paper says
+    one_seed: ClassVar[bool] = False  # whether it looks at the first training of a system alone
 
     @property
     @abstractmethod

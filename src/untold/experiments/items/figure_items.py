@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
+from typing import ClassVar
 
 from untold.errors import UntoldError
 from untold.evaluation.metrics import corpus_scores
@@ -188,6 +189,7 @@ def _table(
 class HeatmapItem(SystemsItem):
     """Draws what is past and future before each word of a few sentences."""
 
+    one_seed: ClassVar[bool] = True
     sentences: int  # that it finds
     lines: Sequence[int] = ()  # of the first test set, from 1: those that a user chose
 

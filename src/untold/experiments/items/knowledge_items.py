@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from untold.evaluation.adequacy_sheet import SheetTexts, draw_sheet, key_json, sheet_csv
 from untold.evaluation.bow_overlap import measure_overlap
@@ -193,6 +193,7 @@ def coverage(
 class SpeedItem(EvidenceItem):
     """Races systems in training and in translating."""
 
+    one_seed: ClassVar[bool] = True
     groups: Sequence[Sequence[System]]
 
     @property
