@@ -185,7 +185,8 @@ def costs_at_most(expected: Mapping[str, tuple[float, float]]) -> Judge:
         if len(speeds) < len(expected):
             return None
         numbers = "; ".join(
-            f"{name} {both[0]:.2f} and {both[1]:.2f}" for name, both in speeds.items()
+            f"{name} {both[0]:.2f} of the plain speed in training, {both[1]:.2f} in decoding"
+            for name, both in speeds.items()
         )
         is_true = all(
             own >= claimed
