@@ -35,7 +35,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem
 table { border-collapse: collapse; margin: 1rem 0; } caption { text-align: left; font-weight: 600; }
 th, td { padding: .25rem .75rem; border-bottom: 1px solid #8886; text-align: right; }
 th:first-child, td:first-child { text-align: left; } img { max-width: 100%; background: #fff; }
-.notes { color: #666; font-size: .9rem; } .scroll { overflow-x: auto; }
+.notes { opacity: .8; font-size: .9rem; } .scroll, pre { overflow-x: auto; }
 """
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -88,6 +88,8 @@ def _json_record(evidence: Evidence) -> str:
 def _markdown_report(evidence: Evidence) -> str:
     """Formats an item as Markdown; pictures lie beside it."""
     parts = [f"# {evidence.title}", evidence.claim]
+    if evidence.command:
+        parts.append(f"```sh\n{evidence.command}\n```")
     for table in evidence.tables:
         parts += [f"**{table.title}**", markdown_table(table)]
     parts += [f"![{each.title}]({each.name}.png)" for each in evidence.pictures]
@@ -133,6 +135,8 @@ def _latex_row(cells: Sequence[str]) -> str:
 def _html_report(evidence: Evidence, pictures: dict[str, bytes]) -> str:
     """Formats an item as one page with its pictures inside."""
     body = [f"<h1>{_text(evidence.title)}</h1>", f"<p>{_text(evidence.claim)}</p>"]
+    if evidence.command:
+        body.append(f"<pre>{_text(evidence.command)}</pre>")
     body += [_html_table(table) for table in evidence.tables]
     for each in evidence.pictures:
         data = base64.b64encode(pictures[f"{each.name}.png"]).decode()
@@ -152,12 +156,18 @@ def _html_report(evidence: Evidence, pictures: dict[str, bytes]) -> str:
 def _html_table(table: EvidenceTable) -> str:
     heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in table.columns)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+        "<tr>" + "".join(f"<td>{_text(_unbroken(cell))}</td>" for cell in row) + "</tr>"
+        for row in table.rows
     )
     return (
         f'<div class="scroll"><table><caption>{_text(table.title)}</caption>'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
+
+
+def _unbroken(cell: str) -> str:
+    """Keeps a mean and its deviation on one line."""
+    return cell.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
 def _text(text: str) -> str:

@@ -41,6 +41,15 @@ def test_everything_is_written_and_hostile_text_stays_text(tmp_path):
     assert json.loads((tmp_path / "new/item.json").read_text())["figures"] == {"n": 1}
 
 
+def test_reports_name_the_command_that_makes_them(tmp_path):
+    evidence = Evidence("item", "title", "claim", [TABLE], [], [], {}, command="made --of 'this'")
+    write_evidence(evidence, tmp_path)
+    assert "```sh\nmade --of 'this'\n```" in (tmp_path / "item.md").read_text(encoding="utf-8")
+    page = (tmp_path / "item.html").read_text(encoding="utf-8")
+    assert "<pre>made --of &#x27;this&#x27;</pre>" in page
+    assert "12.50\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}.30" in page
+
+
 def test_an_item_with_fewer_tables_leaves_none_of_its_earlier_ones(tmp_path):
     other = tmp_path / "item-2-of-another.csv"
     other.write_text("kept")
