@@ -20,7 +20,7 @@ from untold.experiments.kept_results import KeptResults, fingerprint
 from untold.experiments.scales import Scale
 from untold.experiments.systems import SYSTEMS, System
 from untold.experiments.widening import widen
-from untold.feedback import task
+from untold.feedback import Task, task
 from untold.models.build import build_model
 from untold.stopping import last_line
 from untold.storage.model_directory import load_model, save_model
@@ -189,31 +189,32 @@ class Workshop:
         Several processes may share one folder: what another one translates is left to it.
         """
         found: dict[int, list[str]] = {}
-        while left := [place for place in range(len(jobs)) if place not in found]:
-            for place in left:
-                with suppress(InUseError):
-                    found[place] = self._translations(jobs[place])
-            if found.keys().isdisjoint(left):
-                self._say("another process translates what is left: waiting for it")
-                time.sleep(_PATIENCE)
+        with task("translating", sum(len(each.lines) for each in jobs)) as begun:
+            while left := [place for place in range(len(jobs)) if place not in found]:
+                for place in left:
+                    with suppress(InUseError):
+                        found[place] = self._translations(jobs[place], begun)
+                if found.keys().isdisjoint(left):
+                    self._say("another process translates what is left: waiting for it")
+                    time.sleep(_PATIENCE)
         return [found[place] for place in range(len(jobs))]
 
-    def _translations(self, wanted: TranslationJob) -> list[str]:
+    def _translations(self, wanted: TranslationJob, begun: Task) -> list[str]:
         """Returns what is kept, or translates unless another process is at it."""
         made_from = [self._origin(wanted.job), list(wanted.lines), list(wanted.decode)]
         name = f"translations/{wanted.job.name}-{fingerprint(made_from)}"
         kept = self.kept.find(name, made_from)
         if kept is not None:
+            begun.advance(len(kept))
             return kept
         with lock_directory(self.plan.out / "locks" / name):
-            return self.kept.get(name, made_from, lambda: self._translate(wanted))
+            return self.kept.get(name, made_from, lambda: self._translate(wanted, begun))
 
-    def _translate(self, wanted: TranslationJob) -> list[str]:
+    def _translate(self, wanted: TranslationJob, begun: Task) -> list[str]:
         lines, decode = list(wanted.lines), override({}, wanted.decode).get("decode", {})
-        translator = self.load(wanted.job).with_decoding(**decode)
-        with task(f"translating with {wanted.job.name}", len(lines)) as begun:
-            found = translator.with_progress(begun.advance).translate(lines)
-        return [each.text for each in found]
+        begun.note = wanted.job.name
+        translator = self.load(wanted.job).with_decoding(**decode).with_progress(begun.advance)
+        return [each.text for each in translator.translate(lines)]
 
     def measure(self, name: str, job: Job, inputs: Any, make: Callable[[], Any]) -> Any:
         """Returns a measurement of a trained model, a JSON value, made once."""

@@ -172,9 +172,9 @@ def test_what_another_process_translates_is_left_to_it(make, monkeypatch):
     made, plain, lock = [], Workshop._translate, module.lock_directory
     busy = []
 
-    def translate(workshop, search):
-        made.append((workshop, search))
-        return plain(workshop, search)
+    def translate(workshop, wanted, begun):
+        made.append((workshop, wanted))
+        return plain(workshop, wanted, begun)
 
     def refuse_first(folder):
         busy.append(folder)
