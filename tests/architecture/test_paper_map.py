@@ -50,7 +50,7 @@ def test_every_path_of_the_paper_map_exists(path: str) -> None:
 
 
 def test_every_row_of_the_paper_map_names_code_and_a_test() -> None:
-    rows = [line for line in _PAGE.splitlines() if line.startswith("|")][2:]
+    rows = [line for line in _PAGE.split("\n") if line.startswith("|")][2:]
     assert len(rows) > 30
     for row in rows:
         _, code, tests = re.split(r"(?<!\\)\|", row)[1:-1]

@@ -180,7 +180,7 @@ CLAIMS = [
         "Not in the paper.",
         "concat",
         "The default against the continued Transformer, which has fewer parameters, both by plain "
-        "search. The last claim takes one of the same size.",
+        "search; the claim about parameters, further below, takes one of the same size.",
         [gains("concat", "ours", "control")],
     ),
     Claim(
