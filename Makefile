@@ -43,7 +43,7 @@ browser:  ## installs chromium where it is missing
 	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq chromium; }
 
 pages: $(DEV_INSTALLED)  ## docs/results.md and docs/claims.md, from the files in docs/evidence
-	$(BIN)/python -m untold.experiments.claims.evidence_pages docs/evidence docs
+	$(BIN)/python -m untold.lab.pages docs/evidence docs
 
 EMBEDDED := src/untold/embedded/en-de
 embedded: $(INSTALLED)  ## trains the model that comes with the package (20 minutes on one core)
@@ -101,7 +101,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The kernels in C are compiled by pip, so it runs again when they change.
-NEEDED := $(VENV)/bin/python pyproject.toml constraints.txt $(wildcard src/untold/native/*.[ch])
+NEEDED := $(VENV)/bin/python pyproject.toml constraints.txt $(wildcard src/untold/inference/csrc/*.[ch])
 
 $(INSTALLED): $(NEEDED)  # the package alone, as users have it
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .

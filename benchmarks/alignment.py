@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from untold import load
-from untold.account.model_links import WAYS, align_pairs
-from untold.account.word_figures import merge_copying
-from untold.alignment.aligner import load_aligner, split_pairs
+from untold.alignment.aligners import load_aligner, split_pairs
+from untold.alignment.model_links import WAYS, align_pairs
+from untold.checking.evidence import merge_copying
 from untold.corpus.alignments import (
     Alignment,
     alignment_error_rate,
     check_alignments,
     read_alignments,
 )
-from untold.corpus.lines import read_parallel
-from untold.corpus.word_spans import word_spans
+from untold.corpus.text import read_parallel
+from untold.corpus.words import word_spans
 from untold.translator import Translation, Translator
 
 

@@ -10,11 +10,11 @@ another sentence's reference of about the same length, and about half to half of
 import argparse
 from pathlib import Path
 
-from untold.alignment.aligner import Aligner, train_aligner
+from untold.alignment.aligners import Aligner, train_aligner
 from untold.config import AlignerConfig
 from untold.corpus.alignments import alignment_error_rate, read_alignments
-from untold.corpus.lines import read_parallel
-from untold.evaluation.cdr import measure_cdr
+from untold.corpus.text import read_parallel
+from untold.metrics.cdr import measure_cdr
 
 
 def main() -> None:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from untold.config import Config, parse_config
 from untold.corpus.batching import Batch
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
-from untold.training.timed_updates import TimedUpdates
+from untold.training.trainer import TimedUpdates
 from workload import Workload
 
 __all__ = [

@@ -18,8 +18,9 @@ import torch
 
 from untold.config import DecodeConfig, ModelConfig, TrainConfig
 from untold.corpus.batching import collate, pad_rows
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
 from untold.training.losses.objective import Objective

@@ -19,7 +19,7 @@ import torch
 from machine import describe_conditions
 from untold.config import parse_config
 from untold.corpus.batching import Batch, collate
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
 from untold.models.build import build_model
 from untold.training.losses.objective import Objective
 from untold.training.parallel.cost_model import (

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from untold import load
 from untold.config import SequenceConfig
-from untold.corpus.lines import read_lines
+from untold.corpus.text import read_lines
 from untold.evaluation.bootstrap import paired_bootstrap
-from untold.evaluation.metrics import corpus_scores
-from untold.training.sequence.rewards import make_reward
+from untold.metrics.base import corpus_scores
+from untold.training.sequence.samples import make_reward
 
 
 def main() -> None:

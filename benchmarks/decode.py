@@ -23,9 +23,9 @@ from contenders import past_future_variants, shape, varied
 from race import Race, run_race, write_json
 from searchers import CTranslate2, HuggingFace, Searcher, SourceBatch, Untold, converted, marian
 from untold.corpus.batching import plan_by_length
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.inference.model import prepare
 from untold.models.build import build_model
-from untold.prepared import prepare
 from untold.storage.model_directory import TrainedModel, load_model
 from workload import add_options, read_workload
 

@@ -19,9 +19,9 @@ from race import Race, run_race, write_json
 from searchers import HuggingFace, SourceBatch, Untold
 from untold.config import Config, parse_config
 from untold.corpus.batching import plan_by_length
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.inference.model import prepare
 from untold.models.build import build_model
-from untold.prepared import prepare
 from workload import add_options, read_workload, training_batches
 
 OWN, ADAPTER, GENERATE = "untold's own Transformer", "adapter", "generate()"

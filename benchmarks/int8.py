@@ -13,7 +13,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from race import CLOCKS, Race, Table, run_race, write_json
-from untold.corpus.lines import read_parallel
+from untold.corpus.text import read_parallel
 from untold.translator import Translator, load
 
 

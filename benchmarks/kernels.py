@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from contenders import MarianTraining, UntoldTraining, marian, shape
 from routing import make_inputs, ours
 from searchers import HuggingFace, SourceBatch, Untold
-from untold.decoding.top_k import best_tokens
+from untold.decoding.sampling import best_tokens
+from untold.inference.linear import BYTES, LAYOUTS, PANELS
+from untold.inference.model import prepare
+from untold.models.backbone import LinearWeight
 from untold.models.build import build_model
-from untold.models.capsule_routing import squash
-from untold.models.kernels.plain_routing import split_routing
 from untold.models.layers import Dropout, sigmoid_scores
-from untold.models.transformer_parts import LinearWeight
-from untold.prepared import prepare
-from untold.prepared.linear_layouts import BYTES, LAYOUTS, PANELS
+from untold.models.routing import split_routing
+from untold.models.routing_kernels import squash
 from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
 from workload import small_workload, training_batches
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from untold.threads import count_others
+from untold.hardware import count_others
 
 __all__ = ["describe_conditions"]
 

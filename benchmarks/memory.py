@@ -26,19 +26,17 @@ from typing import Any
 import torch
 
 from untold.config import CorpusConfig, TokenizerConfig, parse_config
-from untold.corpus.batching import plan_epoch
-from untold.corpus.codec import TextCodec
-from untold.corpus.corpus_text import CorpusText
+from untold.corpus.batching import TextCodec, plan_epoch
+from untold.corpus.corpora import CorpusText, read_pairs
 from untold.corpus.filters import Limits
-from untold.corpus.readers import read_pairs
 from untold.corpus.store import open_store, prepare
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.interruption import Interrupted
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted
+from untold.training.log import NullReporter
 from untold.training.progress import Progress
-from untold.training.reporter import NullReporter
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 SOURCE, TARGET = "train.src.gz", "train.tgt.gz"

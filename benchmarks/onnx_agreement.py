@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from untold import load
-from untold.conversion.onnx_export import write_onnx_model
-from untold.corpus.grammars import load_grammar
+from untold.export.onnx import write_onnx_model
+from untold.lab.grammars.sampling import load_grammar
 from untold.storage.model_directory import TrainedModel, load_model
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))

@@ -18,8 +18,7 @@ from memory import measure
 from race import CLOCKS, run_race, write_json
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import GuidedRouting, Routed
-from untold.models.kernels.plain_routing import literal_routing, split_routing
+from untold.models.routing import GuidedRouting, Routed, literal_routing, split_routing
 
 SHAPES = ((64, 16, 16, 256, 64), (16, 50, 50, 512, 256), (4, 100, 100, 512, 256))
 OURS = "ours, mlp"

@@ -26,9 +26,9 @@ import torch
 from contenders import UntoldTraining, shape
 from race import Race, Table, take_turns, write_json
 from searchers import SourceBatch, Untold
+from untold.hardware import count_others
+from untold.inference.model import prepare
 from untold.models.build import build_model
-from untold.prepared import prepare
-from untold.threads import count_others
 from workload import small_workload, training_batches
 
 VOCABULARY = 10_000
@@ -152,8 +152,7 @@ def ask(processes: Sequence["subprocess.Popen[str]"]) -> None:
 
 def work(preset: str, name: str) -> None:
     """Does a job whenever a line arrives; processes of one group exchange gradients."""
-    from untold.training.distributed import ProcessGroup
-    from untold.training.parallel.gradient_buckets import GradientBuckets
+    from untold.training.distributed import GradientBuckets, ProcessGroup
 
     torch.set_num_threads(1)
     processes = ProcessGroup.init("cpu", 2.0)

@@ -14,14 +14,15 @@ from torch import Tensor
 
 from contenders import huggingface_settings, marian
 from untold.config import Config, DecodeConfig
-from untold.conversion.bart_names import bart_tensors
-from untold.conversion.ctranslate2_export import ctranslate2_spec
 from untold.corpus.batching import pad_rows
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
+from untold.export.ctranslate2 import ctranslate2_spec
+from untold.export.huggingface import bart_tensors
+from untold.inference.model import PreparedModel
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
-from untold.prepared import PreparedModel
 
 PAD, EOS = SENTENCEPIECE_IDS.pad, SENTENCEPIECE_IDS.eos
 __all__ = ["CTranslate2", "HuggingFace", "Searcher", "SourceBatch", "Untold", "converted", "marian"]

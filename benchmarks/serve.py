@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from race import Race, Table, write_json
-from untold.corpus.grammars import load_grammar
+from untold.lab.grammars.sampling import load_grammar
 
 WORDS = 15
 TYPED = 2 / 3  # of the translation, in the measurement of a typed beginning

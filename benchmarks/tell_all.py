@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 import untold
-from untold.alignment.aligner import load_aligner
-from untold.corpus.lines import read_lines
-from untold.evaluation.metrics import corpus_scores
-from untold.evaluation.omission_sets import natural_set
-from untold.evaluation.separation_report import AlignedPair, read_aligned_pairs
+from untold.alignment.aligners import load_aligner
+from untold.corpus.text import read_lines
+from untold.lab.omission_benchmark import natural_set
+from untold.metrics.base import corpus_scores
+from untold.metrics.separation import AlignedPair, read_aligned_pairs
 from untold.translator import Translator
 
 

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from untold.threads import choose_at_startup, count_others
+from untold.hardware import choose_at_startup, count_others
 
 SURROUNDINGS = {"quiet": 0, "two busy loops": 2, "ten busy loops": 10}
 DEFAULT, OURS = "library default", "ours"

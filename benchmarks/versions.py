@@ -116,7 +116,7 @@ def work(directory: Path) -> None:
     import time
 
     import untold
-    from untold.corpus.grammars import write_sample
+    from untold.lab.grammars.sampling import write_sample
 
     sys.stdin.readline()
     corpus = directory / "corpus"

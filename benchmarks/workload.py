@@ -8,9 +8,9 @@ from pathlib import Path
 from race import CLOCKS
 from untold.config import CorpusConfig, TokenizerConfig
 from untold.corpus.batching import Batch, PairsInMemory, collate, plan_epoch
-from untold.corpus.grammars import load_grammar
-from untold.corpus.readers import read_pairs
+from untold.corpus.corpora import read_pairs
 from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.lab.grammars.sampling import load_grammar
 
 __all__ = ["Workload", "add_options", "read_workload", "small_workload", "training_batches"]
 

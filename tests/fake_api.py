@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from untold.corpus.word_spans import UNSPACED
+from untold.corpus.words import UNSPACED
 from untold.web import asset
 
 POLICY = (

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from untold.checking.finding import CheckedSegment, JudgedSide
-from untold.checking.segment import Damage, Segment
+from untold.checking.checker import CheckedSegment, JudgedSide
+from untold.checking.segments import Damage, Segment
 
 __all__ = ["TEXTS", "install", "install_readers", "judged"]
 
@@ -85,7 +85,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def install_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the commands read as above, but judge in earnest."""
-    readers = ModuleType("untold.checking.segment_readers")
+    readers = ModuleType("untold.checking.formats")
     vars(readers).update(
         ReadOptions=_ReadOptions, read_segments=_read_segments, read_two_files=_read_two_files
     )

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from untold.introspection.sentence_sides import Side
-from untold.introspection.share_explanation import ShareExplanation
+from untold.explain.explanation import ShareExplanation, Side
 
 
 def explain_by_formula(

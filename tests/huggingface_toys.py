@@ -17,8 +17,8 @@ import torch
 from tokenizers import ByteLevelBPETokenizer
 
 from untold.config import SeparatorConfig
-from untold.huggingface.huggingface_folder import HuggingFaceFolder, wrap_model
-from untold.huggingface.transformers_extra import import_transformers, quiet
+from untold.huggingface.folder import HuggingFaceFolder, wrap_model
+from untold.huggingface.optional import import_transformers, quiet
 from untold.models.past_future import PastFuture
 from untold.models.seq2seq import Seq2Seq
 

@@ -7,8 +7,8 @@ from functools import cache
 import torch
 
 from huggingface_toys import wrapped
-from untold.huggingface.pretrained.conditional_generation import PastFutureForConditionalGeneration
-from untold.huggingface.transformers_extra import import_transformers
+from untold.huggingface.generation_past_future import PastFutureForConditionalGeneration
+from untold.huggingface.optional import import_transformers
 
 TEXTS = ["the naïve cat sees 日本 🙂 .", "a dog reads"]
 TARGETS = ["die Katze sieht 日本 .", "ein Hund liest das alte Buch"]

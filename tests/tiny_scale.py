@@ -1,6 +1,6 @@
 """A scale of experiments for tests: seconds, and nothing is learnt."""
 
-from untold.experiments.scales import Phase, Scale
+from untold.lab.corpora import Phase, Scale
 
 __all__ = ["SCALE"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from untold.checking.segment import Damage, Segment
-from untold.checking.segment_readers import ReadOptions, read_segments
+from untold.checking.formats import read_segments
+from untold.checking.segments import Damage, ReadOptions, Segment
 
 Pairs = Sequence[tuple[str, str]]
 PAIRS: Pairs = [

@@ -6,7 +6,7 @@ from worker import EOS, PAD
 from contenders import UntoldTraining, varied
 from untold.config import Config
 from untold.corpus.batching import Batch
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
 from untold.version import __version__
 from workload import small_workload
 

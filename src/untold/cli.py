@@ -13,36 +13,27 @@ from typer.core import TyperCommand, TyperGroup
 
 from untold.commands.adopt import adopt
 from untold.commands.align import align
-from untold.commands.average import average
 from untold.commands.calibrate import calibrate
 from untold.commands.check import check
 from untold.commands.clean import clean
-from untold.commands.compare import compare
 from untold.commands.config import config
 from untold.commands.demo import demo
-from untold.commands.evaluate import evaluate
+from untold.commands.evaluate import compare, evaluate
 from untold.commands.explain import explain
 from untold.commands.export import export
 from untold.commands.import_model import import_model
-from untold.commands.info import info
+from untold.commands.models import average, info, score
 from untold.commands.options import refuse_idle_options
-from untold.commands.reproduce import reproduce
-from untold.commands.sample import sample
-from untold.commands.score import score
+from untold.commands.reproduce import reproduce, sample, sheet
 from untold.commands.serve import serve
-from untold.commands.sheet import sheet
 from untold.commands.train import train
 from untold.commands.translate import translate
-from untold.errors import escape_controls, one_line
-from untold.failures import MISTAKE, explain_failure
-from untold.feedback import show_on
-from untold.stopping import stop_on_signals
-from untold.terminal.standard_streams import decode_argument, safe_streams
-from untold.threads import ask_for_large_pages, choose_at_startup
+from untold.errors import MISTAKE, escape_controls, explain_failure, one_line
+from untold.hardware import ask_for_large_pages, choose_at_startup
+from untold.interruption import stop_on_signals
+from untold.progress_bar import show_on
+from untold.terminal import decode_argument, safe_streams
 from untold.version import __version__
-
-__all__ = ["app", "main", "options"]
-
 
 # Any mistake in a command line; typer has no public name for it, and has moved it before.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -136,7 +127,7 @@ def _display(progress: Literal["auto", "plain", "none"]) -> AbstractContextManag
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     if progress == "none" or (progress == "auto" and not is_terminal):
         return show_on(None)
-    from untold.report.progress_display import show
+    from untold.progress_bar import show
 
     return show(progress)
 

@@ -6,6 +6,11 @@ A package adds a part by naming it in its own pyproject.toml, under the registry
     mine = "my_package.my_module:MyBackbone"
 
 Parts are imported when they are first asked for, so that a registry costs nothing until then.
+
+The registry of metrics: evaluation, comparison, rewards and validation look them up here.
+
+It stands below the configuration, which checks the names of rewards. A metric is a class;
+metrics/base.py says what it must have.
 """
 
 import difflib
@@ -16,8 +21,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 from untold.errors import UntoldError, shorten
-
-__all__ = ["Registry"]
 
 Part = TypeVar("Part")
 
@@ -86,3 +89,28 @@ class Registry(Generic[Part]):
                 f"{self.what} {name}: the entry point {place} cannot be loaded: {error}; install "
                 "the package that it belongs to, or remove it"
             ) from error
+
+
+METRICS: Registry[Any] = Registry(
+    "metric",
+    "untold.metrics",
+    {
+        "bleu": "untold.metrics.text_metrics:Bleu",
+        "gleu": "untold.metrics.text_metrics:Gleu",
+        "chrf": "untold.metrics.text_metrics:Chrf",
+        "ter": "untold.metrics.text_metrics:Ter",
+        "rouge": "untold.metrics.text_metrics:Rouge",
+        "cdr": "untold.metrics.cdr:Cdr",
+        "multi-bleu": "untold.metrics.text_metrics:MultiBleu",
+    },
+)
+
+
+def metric_has(name: str, method: str) -> bool:
+    """Says if a metric of this name exists and has a method, such as `sentence_scores`."""
+    return name in METRICS and hasattr(METRICS[name], method)
+
+
+def metrics_with(method: str) -> tuple[str, ...]:
+    """Lists the metrics that have a method."""
+    return tuple(name for name in METRICS.names if metric_has(name, method))

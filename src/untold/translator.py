@@ -1,35 +1,83 @@
-"""The translator: text in, Translation out, for the command line, validation and notebooks."""
+"""The translator: text in, Translation out, for the command line, validation and notebooks.
+
+Groups lines as they arrive: a full group where lines are ready, else the few that are there.
+"""
 
 import math
+import queue
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 
 from untold.config import DecodeConfig, parse_config
-from untold.corpus.batching import plan_by_length
-from untold.corpus.codec import TextCodec
-from untold.corpus.line_groups import ready_groups
-from untold.decoding import (
-    CoveragePenalty,
-    Ensemble,
-    Hypothesis,
-    Sentences,
-    UntoldRule,
-    beam_search,
-    charge_untold,
-    score_pairs,
-)
+from untold.corpus.batching import TextCodec, plan_by_length
+from untold.decoding.beam_search import beam_search
+from untold.decoding.ensemble import Ensemble
+from untold.decoding.hypotheses import Hypothesis, Sentences
+from untold.decoding.penalties import CoveragePenalty, UntoldRule, charge_untold
+from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
-from untold.memory_estimate import estimate_search
+from untold.hardware import estimate_search
+from untold.inference.model import PreparedModel, prepare
 from untold.models.seq2seq import NO_SIGNALS, Seq2Seq, Signals, SignalsMixin
-from untold.prepared import PreparedModel, prepare
 from untold.storage.model_directory import TrainedModel, load_model
 
-__all__ = ["Translation", "Translator", "load"]
+T = TypeVar("T")
+
+
+def ready_groups(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    """Yields all items in order, in lists of at most `most` items.
+
+    A list holds the items that are ready when the caller asks for it, and the function waits for
+    one item at least. A line typed at a terminal is therefore answered at once, and a file arrives
+    in full groups. An error that the items raise is raised again after all items before it.
+    """
+    waiting: queue.Queue[object] = queue.Queue(maxsize=most)
+
+    def read() -> None:
+        try:
+            for item in items:
+                waiting.put(item)
+            waiting.put(_EndOfItems(None))
+        except BaseException as error:
+            waiting.put(_EndOfItems(error))
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        group, end = _take(waiting, most)
+        if group:
+            yield group
+        if end is not None:
+            if end.error is not None:
+                raise end.error
+            return
+
+
+class _EndOfItems:
+    """Ends the queue, and carries the error that stopped the items, if any."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+def _take(waiting: "queue.Queue[object]", most: int) -> tuple[list, _EndOfItems | None]:
+    group: list = []
+    item = waiting.get()
+    while not isinstance(item, _EndOfItems):
+        group.append(item)
+        if len(group) == most:
+            return group, None
+        try:
+            item = waiting.get_nowait()
+        except queue.Empty:
+            return group, None
+    return group, item
+
 
 _TEXTS_AT_ONCE = 1000  # that are encoded before anybody can break off
 

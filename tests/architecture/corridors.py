@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import toys
 import untold
+from untold.interruption import Interrupted
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel
+from untold.training.data import prepare_data
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted
+from untold.training.log import NullReporter
 from untold.training.progress import Progress
-from untold.training.reporter import NullReporter
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
-from untold.training.training_data import prepare_data
 from untold.translator import Translator
 
 HOME = str(Path(untold.__file__).parent)

@@ -8,8 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from fake_api import FakeApi, fake_api
-from untold.checking.check_page import page_parts
-from untold.checking.check_records import marked_side
+from untold.checking.reports import marked_side, page_parts
 
 OpenPage = Callable[..., Page]
 STATUS = "#check-status"

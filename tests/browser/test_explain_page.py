@@ -9,14 +9,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from formula_explanations import explain_by_formula
-from untold.account.model_links import WordLink
+from untold.alignment.model_links import WordLink
 from untold.corpus.alignments import Alignment
 from untold.errors import escape_controls
-from untold.introspection.copies import Copy
-from untold.introspection.share_explanation import ShareExplanation
-from untold.report.html_page import html_page
-from untold.report.json_records import share_document
-from untold.report.pictures import write_explanations
+from untold.explain.explanation import Copy, ShareExplanation
+from untold.explain.page import html_page, share_document
+from untold.explain.write import write_explanations
 
 OpenPage = Callable[..., Page]
 CHIP, WORD = ".source .chip", ".target button"

@@ -28,8 +28,10 @@ from toys import (
     write_corpus,
 )
 from untold.config import BACKBONES, DecodeConfig, TrainConfig, model_config_class
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, score_pairs, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
+from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
 from untold.models.build import build_model_for
 from untold.models.seq2seq import CoveringState

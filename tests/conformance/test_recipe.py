@@ -17,7 +17,7 @@ import untold
 from toys import records, toy_config, write_corpus
 from untold.config import BACKBONES, SEPARATORS, parse_config_json
 from untold.errors import UntoldError
-from untold.training.reporter import Reporter
+from untold.training.log import Reporter
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "backbones.md").read_text(encoding="utf-8")

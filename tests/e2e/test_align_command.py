@@ -12,11 +12,11 @@ import pytest
 
 from fuzz.in_process import run_in_process
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
-from untold.account.model_links import align_pairs
-from untold.alignment.aligner import load_aligner
+from untold.alignment.aligners import load_aligner
+from untold.alignment.model_links import align_pairs
 from untold.cli import main
 from untold.corpus.alignments import alignment_error_rate, read_alignments
-from untold.evaluation.cdr import measure_cdr
+from untold.metrics.cdr import measure_cdr
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.translator import load

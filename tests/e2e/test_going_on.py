@@ -10,7 +10,7 @@ from fuzz.in_process import Ended, run_in_process
 from jobs import newest, write_toml
 from toys import checkpoint_contents, lasting_records, records, toy_values, write_corpus
 from untold.config import load_config
-from untold.storage.run_record import write_record
+from untold.storage.summary import write_record
 
 STEPS = {"steps": 12, "log_every": 1, "save_every": 4, "validate_every": 6}
 

@@ -17,7 +17,7 @@ import pytest
 
 from fuzz.in_process import run_in_process
 from huggingface_toys import save_folder
-from untold.huggingface.transformers_extra import quiet
+from untold.huggingface.optional import quiet
 
 ROOT = Path(__file__).parents[2]
 SHORT = ("--set", "decode.max_length=6")

@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.in_process import Ended, run_in_process
 from toys import toy_trained
-from untold.durable import LOCK, lock_directory, new_directory, verify_directory
+from untold.files import LOCK, lock_directory, new_directory, verify_directory
 from untold.storage.model_directory import load_model, save_model
 
 KINDS = ["word", "phrase", "clause", "end", "natural"]
@@ -141,7 +141,7 @@ def test_a_run_that_is_being_trained_is_left_alone(folder: Path, tmp_path: Path,
 def test_the_model_of_a_run_is_locked_while_it_is_calibrated(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from untold.account import self_made
+    from untold.checking import synthetic_errors as self_made
 
     make_run(folder, tmp_path)
     fit, held = self_made.fit_calibration, []

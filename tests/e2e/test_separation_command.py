@@ -15,8 +15,8 @@ import pytest
 from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import main
 from untold.corpus.alignments import read_alignments
-from untold.evaluation.bow_overlap import measure_overlap
-from untold.evaluation.separation_report import AlignedPair, separation_report
+from untold.lab.analysis import measure_overlap
+from untold.metrics.separation import AlignedPair, separation_report
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, save_model
 from untold.translator import load

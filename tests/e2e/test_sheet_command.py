@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.in_process import Ended, run_in_process
-from untold.durable import verify_directory
+from untold.files import verify_directory
 
 SOURCES = [f"Satz {n}" for n in range(12)]
 SYSTEMS = {"plain": [f"sentence {n}" for n in range(12)], "gdr": [f"=good {n}" for n in range(12)]}

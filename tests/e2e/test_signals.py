@@ -17,19 +17,19 @@ from pathlib import Path
 
 import pytest
 
-from untold.durable import verify_directory
+from untold.files import verify_directory
 
 SECOND = 1.0 + 1.5  # the promise, and time for a machine that others use, too
 PATIENCE = 120.0
 SERVER = """
 import json, os, signal, sys
 import untold.__main__, untold.cli, untold.training.run, untold.translator
-import untold.commands.compared_runs, untold.commands.demo_run, untold.evaluation.metrics
-import untold.evaluation.sacrebleu_metrics, untold.report.pictures, matplotlib.figure
-import untold.alignment.aligner_process, untold.evaluation.separation_report
-import untold.checking.checker, untold.commands.check_run, untold.commands.clean_run
-import untold.account.self_made, untold.report.sheets.sheet_page
-import untold.commands.adopt_run, untold.huggingface.huggingface_folder, transformers
+import untold.commands.evaluate, untold.commands.demo, untold.metrics.base
+import untold.metrics.text_metrics, untold.explain.write, matplotlib.figure
+import untold.alignment.aligners, untold.metrics.separation
+import untold.checking.checker, untold.commands.check, untold.commands.clean
+import untold.checking.synthetic_errors, untold.lab.human_evaluation
+import untold.commands.adopt, untold.huggingface.folder, transformers
 transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer, transformers.MarianMTModel
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)  # the tests may run in the background

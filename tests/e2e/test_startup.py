@@ -68,4 +68,4 @@ def test_translating_imports_only_what_translates(model):
 
 def test_a_needless_import_would_be_noticed(model):
     loaded = modules_of("translate", model, "--json", text="a b c\n")
-    assert "untold.report.json_records" in loaded
+    assert "untold.explain.page" in loaded

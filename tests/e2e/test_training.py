@@ -30,8 +30,8 @@ from toys import (
     toy_values,
     write_corpus,
 )
-from untold.durable import verify_directory
-from untold.evaluation.metrics import corpus_scores
+from untold.files import verify_directory
+from untold.metrics.base import corpus_scores
 from untold.training.run import RunOptions, train
 from untold.translator import load
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from untold.corpus.grammars import load_grammar
+from untold.lab.grammars.sampling import load_grammar
 
 
 @pytest.fixture(scope="module")

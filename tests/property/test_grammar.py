@@ -5,7 +5,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untold.corpus.grammars import parse_grammar
+from untold.lab.grammars.sampling import parse_grammar
 
 SEEDS = st.integers(0, 2**32)
 

@@ -12,11 +12,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from untold.introspection.pfrnn_explanation import PfrnnExplanation
-from untold.introspection.pfrnn_states import PfrnnStates
-from untold.introspection.sentence_sides import Side
-from untold.introspection.share_explanation import ShareExplanation
-from untold.report.pictures import write_explanations
+from untold.explain.explanation import PfrnnExplanation, PfrnnStates, ShareExplanation, Side
+from untold.explain.write import write_explanations
 
 # Whatever XML forbids, ends a line or a script, or turns the direction of writing.
 HOSTILE = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x202E, 0x2066, 0x2028)))

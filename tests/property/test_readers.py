@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from untold.config import CorpusConfig
-from untold.corpus.readers import read_lines, read_pairs
+from untold.corpus.corpora import read_pairs
+from untold.corpus.text import read_lines
 from untold.errors import UntoldError
 
 SEPARATORS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"

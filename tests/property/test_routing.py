@@ -13,9 +13,8 @@ from toys import fill
 from untold.config import SEPARATORS, SeparatorConfig
 from untold.models import layers
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import uniform_routing
-from untold.models.kernels.plain_routing import literal_routing, split_routing
-from untold.models.kernels.squashing import squash
+from untold.models.routing import literal_routing, split_routing, uniform_routing
+from untold.models.routing_kernels import squash
 
 KINDS = {
     "gdr-dot": {"kind": "gdr", "agreement": "dot"},

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 
 from toys import BOS, EOS, collate, pad_rows
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import CoveragePenalty, Ensemble, Sentences, score_pairs, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.ensemble import Ensemble
+from untold.decoding.hypotheses import Sentences
+from untold.decoding.penalties import CoveragePenalty
+from untold.decoding.scoring import score_pairs
 from untold.models.seq2seq import Signals, Step
 
 SIZE = 7  # four control tokens and three words

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from jobs import free_port, newest, records_so_far, running, workers, write_toml
 from toys import checkpoint_contents, toy_config, toy_values, write_corpus
-from untold.training.reporter import NullReporter
+from untold.training.log import NullReporter
 from untold.training.run import RunOptions, train
 
 PATIENCE = 90  # seconds until a job counts as hung

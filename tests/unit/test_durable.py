@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from untold.durable import (
+from untold.errors import UntoldError
+from untold.files import (
     MANIFEST,
     hash_file,
     is_complete,
@@ -25,7 +26,6 @@ from untold.durable import (
     verify_directory,
     write_file,
 )
-from untold.errors import UntoldError
 
 FILES = 4
 SIZE = 200_000
@@ -34,7 +34,7 @@ WRITERS = {
     "durable": """
         import sys
         from pathlib import Path
-        from untold.durable import new_directory
+        from untold.files import new_directory
 
         path, files, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
         generation = 0
@@ -114,7 +114,7 @@ def test_kill_between_the_two_renames_gives_the_old_directory_back(tmp_path):
     script = """
         import os, signal, sys
         from pathlib import Path
-        from untold import durable
+        from untold import files as durable
 
         path = Path(sys.argv[1])
         rename = Path.rename
@@ -218,7 +218,7 @@ def test_a_write_beyond_the_limit_loses_nothing(tmp_path):
     script = """
         import resource, sys
         from pathlib import Path
-        from untold.durable import new_directory, write_file
+        from untold.files import new_directory, write_file
         from untold.errors import UntoldError
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
@@ -305,7 +305,7 @@ def test_the_next_start_removes_what_a_dead_writer_left(tmp_path, kind):
     script = """
         import os, sys
         from pathlib import Path
-        from untold.durable import new_directory, new_file
+        from untold.files import new_directory, new_file
 
         with {"directory": new_directory, "file": new_file}[sys.argv[2]](Path(sys.argv[1])):
             os._exit(1)
@@ -352,7 +352,7 @@ def test_write_file_replaces_at_once(tmp_path):
 LOCKER = """
     import sys, time
     from pathlib import Path
-    from untold.durable import lock_directory
+    from untold.files import lock_directory
 
     with lock_directory(Path(sys.argv[1])):
         print("ready", flush=True)

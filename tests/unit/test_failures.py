@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from untold.errors import UntoldError
-from untold.failures import INTERNAL, MISTAKE, explain_failure
+from untold.errors import INTERNAL, MISTAKE, UntoldError, explain_failure
 
 
 def os_error(number: int, name: str | None = None) -> OSError:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from untold.feedback import active_display, is_decided, show_on, task, track
+from untold.progress_bar import active_display, is_decided, show_on, task, track
 
 
 class Recorder:

@@ -25,10 +25,10 @@ from untold.config import (
     model_config_class,
     parse_config_json,
 )
-from untold.config.limits import allowed_values, bounds, type_leaves, unlimited_numbers
+from untold.config.section import allowed_values, bounds, type_leaves, unlimited_numbers
 from untold.decoding.penalties import length_penalty
 from untold.errors import UntoldError
-from untold.training.reporter import NullReporter
+from untold.training.log import NullReporter
 
 for name in BACKBONES.names:
     model_config_class(name)

@@ -12,9 +12,9 @@ import torch
 import untold
 from toys import SEPARATORS, separator, shape_of, toy_config, toy_tokenizers, write_corpus
 from untold.config import BACKBONES, ModelConfig
-from untold.durable import new_directory
 from untold.errors import UntoldError
-from untold.memory_estimate import (
+from untold.files import new_directory
+from untold.hardware import (
     Vocabularies,
     check_training,
     estimate_search,
@@ -24,7 +24,7 @@ from untold.memory_estimate import (
 from untold.models.build import build_model, build_model_for
 from untold.models.transformer import Transformer
 from untold.storage.model_directory import TrainedModel, load_model, save_model
-from untold.training.reporter import NullReporter
+from untold.training.log import NullReporter
 from untold.translator import Translator
 
 CPU = torch.device("cpu")
@@ -39,9 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def machine(monkeypatch):
     """machine(bytes) -> from now on the machine has so many."""
-    return lambda size: monkeypatch.setattr(
-        "untold.memory_estimate.physical_memory", lambda *_: size
-    )
+    return lambda size: monkeypatch.setattr("untold.hardware.physical_memory", lambda *_: size)
 
 
 def make(corpus: Path, **sections) -> TrainedModel:
@@ -97,7 +95,7 @@ def test_measuring_is_quick_and_leaves_torch_s_compiler_out():
     code = """
 import sys
 from untold.config import ModelConfig
-from untold.memory_estimate import Vocabularies, measure_model
+from untold.hardware import Vocabularies, measure_model
 for shape in ({"separator": {"kind": "gdr"}, "copying": True, "output_bias": True},
               {"separator": {"kind": "gdr", "preset": "paper"}},
               {"separator": {"kind": "clf"}}, {"separator": {"kind": "attn"}},

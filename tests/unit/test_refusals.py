@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from toys import toy_config, toy_tokenizers, write_corpus
-from untold.alignment.aligner import load_aligner
+from untold.alignment.aligners import load_aligner
 from untold.commands.align import _aligner_config
 from untold.commands.options import load_translator
 from untold.config import (
@@ -33,8 +33,8 @@ from untold.config import (
     parse_config_json,
 )
 from untold.config.schema import list_sections
-from untold.durable import lock_directory, new_directory, verify_directory
 from untold.errors import UntoldError, shorten
+from untold.files import lock_directory, new_directory, verify_directory
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel
 from untold.training.checkpoint import Checkpoints

@@ -10,7 +10,7 @@ from untold import registry as module
 from untold.errors import UntoldError
 from untold.registry import Registry
 
-SHIPPED = {"lines": "untold.corpus.lines:read_lines", "errors": "untold.errors:UntoldError"}
+SHIPPED = {"lines": "untold.corpus.text:read_lines", "errors": "untold.errors:UntoldError"}
 
 
 @pytest.fixture

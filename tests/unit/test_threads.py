@@ -10,7 +10,7 @@ import torch
 
 from toys import toy_config, write_corpus
 from untold.errors import UntoldError
-from untold.threads import (
+from untold.hardware import (
     SMALL_MODEL,
     Surroundings,
     ThreadKeeper,
@@ -85,8 +85,8 @@ def test_a_machine_that_tells_no_load_counts_as_quiet(tmp_path, text):
 
 def test_one_burst_among_the_readings_does_not_count(tmp_path, monkeypatch):
     readings = iter([1, 9, 1, 1, 9])
-    monkeypatch.setattr("untold.threads.time.sleep", lambda _: None)
-    monkeypatch.setattr("untold.threads._running", lambda _: next(readings))
+    monkeypatch.setattr("untold.hardware.time.sleep", lambda _: None)
+    monkeypatch.setattr("untold.hardware._running", lambda _: next(readings))
     assert count_others(tmp_path, samples=5) == 0
 
 
@@ -141,35 +141,35 @@ def test_the_quota_is_the_least_of_the_cgroups_around(tmp_path, cgroup, files, q
     ],
 )
 def test_no_more_threads_than_the_system_can_start(tmp_path, cgroup, files, most, monkeypatch):
-    monkeypatch.setattr("untold.threads.resource.getrlimit", lambda _: (1000, -1))
+    monkeypatch.setattr("untold.hardware.resource.getrlimit", lambda _: (1000, -1))
     write(tmp_path / "proc/self/cgroup", cgroup)
     for name, text in files.items():
         write(tmp_path / "sys/fs/cgroup" / name, text)
     check_threads(most, tmp_path)
     with pytest.raises(UntoldError, match=f"threads = {most + 1}: the system .* start {most}: low"):
         check_threads(most + 1, tmp_path)
-    monkeypatch.setattr("untold.threads.resource.getrlimit", lambda _: (-1, -1))
+    monkeypatch.setattr("untold.hardware.resource.getrlimit", lambda _: (-1, -1))
     check_threads(min(most, 20), tmp_path)
 
 
 def test_a_run_refuses_threads_that_cannot_be_started(tmp_path, monkeypatch):
-    monkeypatch.setattr("untold.threads._startable_threads", lambda _: 3)
+    monkeypatch.setattr("untold.hardware._startable_threads", lambda _: 3)
     config = toy_config(write_corpus(tmp_path), train={"threads": 4})
     with pytest.raises(UntoldError, match=r"train\.threads = 4"):
         train(config, RunOptions(tmp_path / "run"))
 
 
 def test_on_a_part_of_the_machine_only_our_share_of_the_others_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr("untold.threads.os.cpu_count", lambda: 64)
-    monkeypatch.setattr("untold.threads._affinity", lambda: {0, 1})
+    monkeypatch.setattr("untold.hardware.os.cpu_count", lambda: 64)
+    monkeypatch.setattr("untold.hardware._affinity", lambda: {0, 1})
     assert read_surroundings(machine(tmp_path, 41)) == Surroundings(2, None, 1)
 
 
 @pytest.fixture
 def two_cores(tmp_path, monkeypatch):
     """two_cores(running) -> the root of a machine of two cores."""
-    monkeypatch.setattr("untold.threads.os.cpu_count", lambda: 2)
-    monkeypatch.setattr("untold.threads._affinity", lambda: {0, 1})
+    monkeypatch.setattr("untold.hardware.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("untold.hardware._affinity", lambda: {0, 1})
     return lambda running: machine(tmp_path, running)
 
 
@@ -224,7 +224,7 @@ def test_once_torch_is_imported_nothing_is_set(monkeypatch):
 def test_the_choice_reaches_torch_through_the_command_line():
     code = (
         "import os, sys; from contextlib import suppress; from unittest.mock import patch\n"
-        "import untold.cli as cli, untold.threads as t\n"
+        "import untold.cli as cli, untold.hardware as t\n"
         "assert 'torch' not in sys.modules\n"
         "t.read_surroundings = lambda root: t.Surroundings(2, None, 10)\n"
         "with suppress(SystemExit), patch.object(cli, 'app'): cli.main()\n"

@@ -10,10 +10,10 @@ import untold
 from toys import BOS, EOS
 from untold.config import TokenizerConfig, parse_config
 from untold.corpus.tokenizer import train_tokenizers
-from untold.decoding import beam_search
+from untold.decoding.beam_search import beam_search
 from untold.errors import UntoldError
+from untold.inference.model import PreparedModel
 from untold.models.build import build_model_for
-from untold.prepared import PreparedModel
 from untold.storage.model_directory import TrainedModel, save_model
 from untold.translator import Translation, Translator, load
 

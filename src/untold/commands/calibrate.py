@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from untold.commands.options import LARGEST_SEED, Model, number_option, say_outputs_if_stopped
-from untold.feedback import task
+from untold.progress_bar import task
 
 if TYPE_CHECKING:
     from untold.storage.calibration import Calibration
-
-__all__ = ["calibrate"]
 
 
 def calibrate(
@@ -27,8 +25,8 @@ def calibrate(
     model was not trained on: some hundred pairs of the kind that you want to check are best. Of
     more than a thousand, a thousand are drawn. The calibration is kept in the model directory.
     """
-    from untold.corpus.lines import read_parallel
-    from untold.durable import lock_directory
+    from untold.corpus.text import read_parallel
+    from untold.files import lock_directory
     from untold.storage.model_directory import add_calibration, find_model, run_of
 
     directory = find_model(model)
@@ -45,8 +43,8 @@ def calibrate(
 
 
 def _fit(directory: Path, pairs: list[tuple[str, str]], seed: int) -> "Calibration":
-    from untold.account.pair_account import AccountReader
-    from untold.account.self_made import MOST_PAIRS, fit_calibration
+    from untold.checking.synthetic_errors import MOST_PAIRS, fit_calibration
+    from untold.decoding.scoring import AccountReader
     from untold.storage.model_directory import load_model
 
     with task(f"loading {directory}"):

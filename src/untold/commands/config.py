@@ -9,7 +9,6 @@ from untold.errors import UntoldError, shorten
 if TYPE_CHECKING:
     from untold.config.schema import SectionSummary
 
-__all__ = ["config"]
 
 SectionName = Annotated[
     str | None, typer.Argument(help="Such as train, model.separator or decode.beam [all].")
@@ -25,7 +24,7 @@ def config(
     as_toml: AsToml = False,
 ) -> None:
     """List every setting with its type, limits, default and meaning."""
-    from untold.report.settings_page import print_settings, settings_markdown, settings_toml
+    from untold.config.describe import print_settings, settings_markdown, settings_toml
 
     if markdown and (section or backbone or as_toml):
         raise UntoldError("--markdown prints all settings of all backbones: give it alone")

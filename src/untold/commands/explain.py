@@ -6,19 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from untold.commands.options import (
-    Settings,
-    check_output,
-    load_translator,
-    say_outputs_if_stopped,
-)
+from untold.commands.options import Settings, check_output, load_translator, say_outputs_if_stopped
 from untold.errors import UntoldError
-from untold.feedback import task
+from untold.progress_bar import task
 
 if TYPE_CHECKING:
-    from untold.introspection.explanation import Explanation
+    from untold.explain.explanation import Explanation
 
-__all__ = ["explain"]
 
 _SIDE_BY_SIDE = (".html", ".json")  # have room for another system or for links by people
 
@@ -62,8 +56,8 @@ def explain(
     comes with untold is used.
     """
     from untold.embedded import embedded_model
-    from untold.introspection.side_by_side import beside_another, with_gold_links
-    from untold.report.pictures import check_format, print_explanations, write_explanations
+    from untold.explain.explanation import beside_another, with_gold_links
+    from untold.explain.write import check_format, print_explanations, write_explanations
 
     say_outputs_if_stopped(out)
     if out is not None:
@@ -101,9 +95,9 @@ def _short_names(one: Path, other: Path) -> tuple[str, str]:
 def _explain(
     model: Path, pairs: tuple[list[str], list[str]], settings: list[str] | None, out: Path | None
 ) -> "list[Explanation]":
-    from untold.introspection.explanation import explain as explain_translations
-    from untold.introspection.explanation import explanation_kind
-    from untold.report.pictures import check_format
+    from untold.explain.explanation import explain as explain_translations
+    from untold.explain.explanation import explanation_kind
+    from untold.explain.write import check_format
 
     translator = load_translator(model, settings, ("batch_tokens",) if pairs[1] else None)
     if out is not None:
@@ -113,7 +107,7 @@ def _explain(
 
 
 def _refuse_figure(out: Path | None, figure: str) -> None:
-    from untold.report.pictures import check_figure
+    from untold.explain.write import check_figure
 
     if figure != "auto":
         check_figure(out or Path("the terminal"), f"shares-{figure}")

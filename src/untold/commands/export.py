@@ -8,8 +8,6 @@ import typer
 from untold.commands.options import Model, print_notice, say_outputs_if_stopped
 from untold.errors import UntoldError
 
-__all__ = ["export"]
-
 
 def export(
     model: Model,
@@ -35,21 +33,21 @@ def export(
     say_outputs_if_stopped(out)
     trained, where = load_model(model, with_calibration=False), str(model)
     if to == "onnx":
-        from untold.conversion.onnx_export import write_onnx_model
+        from untold.export.onnx import write_onnx_model
 
         write_onnx_model(trained, out, where)
     else:
-        from untold.conversion.plain_model import plain_model
+        from untold.export.plain_model import plain_model
 
         plain = plain_model(trained, where, drop_past_future=drop_past_future)
         if plain.left_out:
             print_notice(f"left out: {plain.left_out}")
         if to == "ctranslate2":
-            from untold.conversion.ctranslate2_export import write_ctranslate2_model
+            from untold.export.ctranslate2 import write_ctranslate2_model
 
             write_ctranslate2_model(plain, out)
         else:
-            from untold.conversion.huggingface_export import write_huggingface_folder
+            from untold.export.huggingface import write_huggingface_folder
 
             write_huggingface_folder(plain, out)
     if trained.config.data.lowercase:

@@ -8,8 +8,6 @@ import typer
 from untold.commands.options import say_outputs_if_stopped
 from untold.errors import UntoldError
 
-__all__ = ["import_model"]
-
 
 def import_model(
     model: Annotated[Path, typer.Argument(help="hf:PATH: a folder, or a name of the hub.")],
@@ -19,7 +17,7 @@ def import_model(
 
     The new model needs transformers no more; all commands take it, and export writes it elsewhere.
     """
-    from untold.conversion.huggingface_import import import_folder
+    from untold.export.huggingface_import import import_folder
     from untold.storage.model_directory import hugging_face_name, save_model
 
     name = hugging_face_name(model)

@@ -11,29 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from untold.errors import UntoldError, shorten
-from untold.feedback import task
-from untold.stopping import say_if_stopped
+from untold.interruption import say_if_stopped
+from untold.progress_bar import task
 
 if TYPE_CHECKING:
     from untold.translator import Translator
 
-__all__ = [
-    "LARGEST_SEED",
-    "NO_EFFECT",
-    "AsJson",
-    "Model",
-    "NoEffect",
-    "Settings",
-    "check_output",
-    "decode_changes",
-    "identify_file",
-    "load_translator",
-    "number_option",
-    "print_notice",
-    "refuse_idle_options",
-    "refuse_options_of_other_metrics",
-    "say_outputs_if_stopped",
-]
 
 Number = TypeVar("Number", int, float)
 LARGEST_SEED = 2**63 - 1  # that of untold.config, which is slow to import
@@ -112,7 +95,7 @@ def refuse_idle_options(context: Any) -> None:
 
 def refuse_options_of_other_metrics(names: Sequence[str], **given: object) -> None:
     """Refuses options of metrics that none of the named metrics looks at."""
-    from untold.metric_registry import METRICS
+    from untold.registry import METRICS
 
     for option, value in given.items():
         if value and all(option in getattr(METRICS[name], "ignores", ()) for name in names):

@@ -1,27 +1,40 @@
-"""`untold reproduce` makes the tables and figures of the paper."""
+"""`untold reproduce` makes the tables and figures of the paper.
 
+`untold sample` writes a corpus from a grammar.
+
+`untold sheet` lets people rate translations, and counts their ratings.
+"""
+
+import json
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untold.commands.options import Settings, number_option, print_notice
-from untold.errors import UntoldError
-from untold.stopping import say_if_stopped
+from untold.commands.options import (
+    LARGEST_SEED,
+    AsJson,
+    Settings,
+    identify_file,
+    number_option,
+    print_notice,
+    say_outputs_if_stopped,
+)
+from untold.errors import UntoldError, shorten
+from untold.interruption import say_if_stopped
+from untold.progress_bar import task, track
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from untold.experiments.corpora import TestFiles
-    from untold.experiments.evidence_parts import Evidence
-    from untold.experiments.items.evidence_item import EvidenceItem
-    from untold.experiments.scales import Scale
-    from untold.experiments.workshop import Plan, Workshop
+    from untold.lab.corpora import Scale, TestFiles
+    from untold.lab.items import Evidence, EvidenceItem
+    from untold.lab.runner import Plan, Workshop
 
-__all__ = ["reproduce"]
 
 _Links = Annotated[
     list[str] | None,
@@ -56,8 +69,8 @@ def reproduce(
     if item is None:
         _list()
         return
-    from untold.experiments.corpora import find_corpus
-    from untold.experiments.workshop import Plan, Workshop
+    from untold.lab.corpora import find_corpus
+    from untold.lab.runner import Plan, Workshop
 
     found, size = _item(item, systems, sentences), _scale(scale)
     linked = _linked_tests(links or (), item)
@@ -81,7 +94,7 @@ def _print_plan(item: "EvidenceItem", workshop: "Workshop") -> None:
 
 
 def _item(name: str, systems: str | None, sentences: str | None) -> "EvidenceItem":
-    from untold.experiments.items.item_registry import find_item
+    from untold.lab.registry import find_item
 
     found = find_item(name)
     if sentences is not None:
@@ -99,7 +112,7 @@ def _lines(given: str) -> list[int]:
 
 def _linked_tests(given: "Sequence[str]", item: str) -> tuple["TestFiles", ...]:
     """Reads the option --links."""
-    from untold.experiments.corpora import TestFiles
+    from untold.lab.corpora import TestFiles
 
     if given and item != "separation":
         raise UntoldError(f"--links {given[0]} has no effect on {item}: leave it out")
@@ -118,10 +131,9 @@ def _linked_tests(given: "Sequence[str]", item: str) -> tuple["TestFiles", ...]:
 
 def _report(evidence: "Evidence", folder: Path, corpus: str) -> None:
     """Writes all files of an item and prints its tables."""
-    from untold.durable import write_file
-    from untold.experiments.claims.evidence_pages import claims_page
-    from untold.experiments.claims.result_set import read_result_set
-    from untold.experiments.evidence_files import markdown_table, write_evidence
+    from untold.files import write_file
+    from untold.lab.claims import read_result_set
+    from untold.lab.pages import claims_page, markdown_table, write_evidence
 
     paths = [*write_evidence(evidence, folder), folder / "claims.md"]
     write_file(paths[-1], claims_page([read_result_set(folder, corpus)]).encode())
@@ -149,7 +161,7 @@ def _command(item: str, systems: str | None, sentences: str | None, plan: "Plan"
 
 
 def _scale(name: str) -> "Scale":
-    from untold.experiments.scales import SCALES
+    from untold.lab.corpora import SCALES
 
     if name not in SCALES:
         raise UntoldError(f"--scale {name}: there is no such scale; known: {', '.join(SCALES)}")
@@ -157,9 +169,8 @@ def _scale(name: str) -> "Scale":
 
 
 def _list() -> None:
-    from untold.experiments.corpora import CORPORA
-    from untold.experiments.items.item_registry import ITEMS
-    from untold.experiments.scales import SCALES
+    from untold.lab.corpora import CORPORA, SCALES
+    from untold.lab.registry import ITEMS
 
     width = max(map(len, (*ITEMS, *CORPORA)))
     print("items: untold reproduce ITEM [--data CORPUS --root FOLDER] [--scale SCALE]\n")
@@ -171,3 +182,190 @@ def _list() -> None:
     print("\nscales (--scale)\n")
     for each in SCALES.values():
         print(f"  {each.name:{width}}  {each.meaning}")
+
+
+Seed = Annotated[int, number_option(0, LARGEST_SEED, "The same seed gives the same corpus.")]
+Noise = Annotated[
+    float, number_option(0.0, 0.99, "Share of training references that lose a clause.")
+]
+
+
+def sample(
+    grammar: Annotated[str, typer.Argument(help="en-de, zh-en, or a .grammar file.")],
+    out: Annotated[Path, typer.Option(help="The directory to write to.")],
+    pairs: Annotated[int, number_option(1, 10_000_000, "Training pairs.")] = 20_000,
+    seed: Seed = 7,
+    noise: Noise = 0.0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a corpus that is there and differs.")
+    ] = False,
+) -> None:
+    """Write a corpus of a synchronous grammar: train, dev, test, with gold word alignments."""
+    from untold.files import move_files, scratch_directory
+    from untold.lab.grammars.sampling import write_sample
+
+    before = _files(out)
+    say_if_stopped(lambda: _account(out, before))
+    if not overwrite or not out.is_dir():
+        print(write_sample(grammar, pairs, seed, out, noise=noise))
+        return
+    with scratch_directory(out / "sample") as folder:
+        report = write_sample(grammar, pairs, seed, folder, noise=noise)
+        move_files(folder, out)
+    print(replace(report, out=out))
+
+
+def _files(out: Path) -> dict[str, tuple[int, int] | None]:
+    return {path.name: identify_file(path) for path in sorted(out.glob("[!.]*"))}
+
+
+def _account(out: Path, before: dict[str, tuple[int, int] | None]) -> str:
+    new = [name for name, known in _files(out).items() if known != before.get(name)]
+    done = f"{', '.join(new)} are whole; nothing else" if new else "nothing"
+    return f"{done} was written to {out}; run the same command again"
+
+
+if TYPE_CHECKING:
+    from untold.lab.human_evaluation import RaterFile
+
+
+Systems = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=FILE", help="Its translations by a system; may be given again."),
+]
+Number = Annotated[int, number_option(1, 100_000, "Sentences of the sheet, drawn at random.")]
+Aggregate = Annotated[
+    Path | None,
+    typer.Option(metavar="KEY", help="Count ratings instead, with the key.json of their sheet."),
+]
+
+
+def sheet(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="With --aggregate: sheets filled in, one a rater.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Source text, a line each.")] = None,
+    system: Systems = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="Reference translations, shown to raters.")
+    ] = None,
+    number: Number = 200,
+    seed: Annotated[int, number_option(0, LARGEST_SEED, "Chooses sentences, or trials.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="The directory to write to.")] = None,
+    aggregate: Aggregate = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a sheet on which people rate translations of anonymous systems, or count ratings.
+
+    OUT/raters has the sheet as a spreadsheet and as a page for a browser, either of which a rater
+    fills in. OUT/key.json says which system is which: keep it from the raters.
+    """
+    if aggregate is not None:
+        _aggregate(aggregate, files or [], seed, as_json)
+        return
+    if source is None or not system or out is None:
+        raise UntoldError(
+            "sheet needs --source, --system and --out to write a sheet, or --aggregate and the "
+            "sheets that were filled in: see untold sheet --help"
+        )
+    _export(source, _read_systems(system), reference, (number, seed), out)
+
+
+def _export(
+    source: Path,
+    systems: dict[str, Path],
+    reference: Path | None,
+    drawn: tuple[int, int],
+    out: Path,
+) -> None:
+    from untold.files import new_directory
+    from untold.lab.human_evaluation import (
+        draw_sheet,
+        key_json,
+        read_sheet_texts,
+        sheet_csv,
+        sheet_page,
+    )
+
+    say_outputs_if_stopped(out)
+    with task("reading the translations"):
+        texts = read_sheet_texts(source, systems, reference)
+    drawn_sheet = draw_sheet(texts, *drawn)
+    with task(f"writing {out}"), new_directory(out) as folder:
+        (folder / "raters").mkdir()
+        (folder / "raters" / "sheet.csv").write_bytes(sheet_csv(drawn_sheet))
+        (folder / "raters" / "sheet.html").write_bytes(sheet_page(drawn_sheet))
+        (folder / "key.json").write_bytes(key_json(drawn_sheet))
+    print(
+        f"{out / 'raters'}: sheet {drawn_sheet.name}, {drawn[0]:,} sources by {len(systems)} "
+        f"systems: give raters sheet.csv or sheet.html, and keep {out / 'key.json'}"
+    )
+
+
+def _aggregate(key_file: Path, files: list[Path], seed: int, as_json: bool) -> None:
+    from untold.lab.human_evaluation import (
+        aggregate_ratings,
+        print_results,
+        read_key,
+        read_rater_file,
+        results_record,
+    )
+    from untold.lab.statistics import SignPatterns
+
+    say_outputs_if_stopped()
+    if not files:
+        raise UntoldError("--aggregate needs sheets that were filled in: name a file of each rater")
+    _refuse_repeated(files)
+    key = read_key(key_file)
+    raters = [
+        read_rater_file(path, key) for path in track(files, "reading the ratings", len(files))
+    ]
+    for line in _doubts(files, raters):
+        print_notice(line)
+    with task("comparing systems"):
+        results = aggregate_ratings(key, raters, SignPatterns(seed=seed))
+    if as_json:
+        print(json.dumps(results_record(results), ensure_ascii=False))
+    else:
+        print_results(results)
+
+
+def _doubts(files: list[Path], raters: "list[RaterFile]") -> Iterator[str]:
+    """Words what is suspicious about files, but no mistake for sure."""
+    known: dict[frozenset[object], Path] = {}
+    for path, rater in zip(files, raters, strict=True):
+        if rater.shifted:
+            yield (
+                f"{path}: {len(rater.shifted)} rows have another translation than the sheet, the "
+                f"first on line {rater.shifted[0]}: was a column sorted by itself, or edited?"
+            )
+        same = known.setdefault(frozenset(rater.ratings.items()), path)
+        if same != path:
+            yield f"{path}: has the very ratings of {same}: is it a copy?"
+
+
+def _refuse_repeated(files: list[Path]) -> None:
+    """Refuses a file that was named twice: its rater would count double, and agree too well."""
+    known: set[tuple[int, int]] = set()
+    for path in files:
+        found = identify_file(path)
+        if found in known:
+            raise UntoldError(f"{path}: is named twice: name one file of each rater")
+        if found is not None:  # whoever reads a missing one will say so
+            known.add(found)
+
+
+def _read_systems(given: list[str]) -> dict[str, Path]:
+    from untold.lab.human_evaluation import MOST_SYSTEMS
+
+    systems: dict[str, Path] = {}
+    for text in given:
+        name, sign, path = text.partition("=")
+        if not sign or not name.strip() or not path:
+            raise UntoldError(f"--system {shorten(text)}: write it as NAME=FILE")
+        if name in systems:
+            raise UntoldError(f"--system {shorten(text)}: there is another {shorten(name)}: rename")
+        systems[name] = Path(path)
+    if len(systems) > MOST_SYSTEMS:
+        raise UntoldError(f"{len(systems)} systems: a sheet has at most {MOST_SYSTEMS}: name fewer")
+    return systems

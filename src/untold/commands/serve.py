@@ -8,13 +8,12 @@ import typer
 
 from untold.commands.options import number_option
 from untold.errors import UntoldError, shorten
-from untold.feedback import task
-from untold.stopping import say_if_stopped
+from untold.interruption import say_if_stopped
+from untold.progress_bar import task
 
 if TYPE_CHECKING:
     from untold.serve.request_guard import GuardRules
 
-__all__ = ["serve"]
 
 _HOME = frozenset({"127.0.0.1", "localhost", "::1"})
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})

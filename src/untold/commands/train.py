@@ -8,12 +8,10 @@ import typer
 
 from untold.commands.options import Settings
 from untold.errors import UntoldError
-from untold.stopping import last_line, say_if_stopped
+from untold.interruption import last_line, say_if_stopped
 
 if TYPE_CHECKING:
     from untold.config import Config
-
-__all__ = ["train"]
 
 
 def train(
@@ -62,7 +60,7 @@ def _recorded(run: Path, settings: list[str], init: Path | None) -> "tuple[Confi
     """
     from untold.config import override, parse_config
     from untold.storage.model_directory import CHECKPOINTS, hugging_face_name, step_directories
-    from untold.storage.run_record import find_record
+    from untold.storage.summary import find_record
 
     record = find_record(run)
     if init is None and not step_directories(run / CHECKPOINTS):
@@ -74,7 +72,7 @@ def _recorded(run: Path, settings: list[str], init: Path | None) -> "tuple[Confi
 
 def _account(out: Path) -> str:
     """Says which checkpoint the same command would go on from."""
-    from untold.durable import is_complete
+    from untold.files import is_complete
 
     found = sorted((out / "checkpoints").glob("step-*"), key=lambda path: (len(path.name), path))
     whole = [path.name for path in found if is_complete(path)]

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from untold.commands.model_alignment import check_link_file, write_links
+from untold.commands.align import check_link_file, write_links
 from untold.commands.options import AsJson, Model, Settings, load_translator, number_option
 from untold.errors import UntoldError
-from untold.feedback import active_display, task
-from untold.stopping import say_if_stopped
+from untold.interruption import say_if_stopped
+from untold.progress_bar import active_display, task
 
 if TYPE_CHECKING:
     from untold.translator import Translation, Translator
 
-__all__ = ["translate"]
 
 _LONG = 10_000  # characters
 
@@ -67,7 +66,7 @@ def translate(
 
 
 def _print_record(translation: "Translation") -> None:
-    from untold.report.json_records import translation_record
+    from untold.explain.page import translation_record
 
     print(json.dumps(translation_record(translation), ensure_ascii=False), flush=True)
 
@@ -89,7 +88,7 @@ def _is_terminal() -> bool:
 
 def _count(file: Path | None) -> int | None:
     """Counts the lines to come; None if they can be read only once."""
-    from untold.corpus.lines import count_lines, count_lines_ahead
+    from untold.corpus.text import count_lines, count_lines_ahead
 
     if file is not None:
         return count_lines(file) if file.is_file() else None
@@ -99,7 +98,7 @@ def _count(file: Path | None) -> int | None:
 
 
 def _lines(file: Path | None) -> Iterator[str]:
-    from untold.corpus.lines import read_descriptor, read_lines, split_lines
+    from untold.corpus.text import read_descriptor, read_lines, split_lines
 
     if file is not None:
         return read_lines(file)

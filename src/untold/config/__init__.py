@@ -3,19 +3,29 @@
 The keys of one backbone are defined beside its network, in models/.
 """
 
-from untold.config.aligner_config import AlignerConfig, AlignerKind, Splitting
-from untold.config.config_file import (
+from untold.config.data import (
+    AlignerConfig,
+    AlignerKind,
+    CorpusConfig,
+    DataConfig,
+    Splitting,
+    TokenizerConfig,
+)
+from untold.config.decode import DecodeConfig
+from untold.config.load import (
+    IDLE_RULES,
     Config,
+    check_section,
+    check_section_json,
     fill_older_settings,
+    idle_settings,
     load_config,
     override,
     parse_config,
     parse_config_json,
+    why_idle,
 )
-from untold.config.data_config import CorpusConfig, DataConfig, TokenizerConfig
-from untold.config.decode_config import DecodeConfig
-from untold.config.idle_settings import IDLE_RULES, idle_settings, why_idle
-from untold.config.model_config import (
+from untold.config.model import (
     BACKBONES,
     SEPARATOR_PRESETS,
     SEPARATORS,
@@ -23,7 +33,6 @@ from untold.config.model_config import (
     SeparatorConfig,
     model_config_class,
 )
-from untold.config.refusals import check_section, check_section_json
 from untold.config.section import (
     Count,
     CountOrZero,
@@ -36,8 +45,7 @@ from untold.config.section import (
     Weight,
     Width,
 )
-from untold.config.sequence_config import SequenceConfig
-from untold.config.train_config import TrainConfig
+from untold.config.train import SequenceConfig, TrainConfig
 
 __all__ = [
     "BACKBONES",

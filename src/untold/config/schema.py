@@ -13,17 +13,8 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from untold.config.limits import allowed_values, plain_type
-from untold.config.model_config import BACKBONES, ModelConfig, model_config_class
-
-__all__ = [
-    "SectionSummary",
-    "Setting",
-    "describe_sections",
-    "inner_section",
-    "list_sections",
-    "summarise_section",
-]
+from untold.config.model import BACKBONES, ModelConfig, model_config_class
+from untold.config.section import allowed_values, plain_type
 
 
 @dataclass(frozen=True)

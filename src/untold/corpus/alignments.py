@@ -8,18 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from untold.corpus.lines import read_lines
-from untold.durable import write_file
+from untold.corpus.text import read_lines
 from untold.errors import UntoldError
-
-__all__ = [
-    "Alignment",
-    "alignment_error_rate",
-    "check_alignments",
-    "format_alignment",
-    "read_alignments",
-    "write_alignments",
-]
+from untold.files import write_file
 
 _LINK = re.compile(r"([0-9]{1,9})([-p])([0-9]{1,9})")
 

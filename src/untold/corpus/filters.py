@@ -9,8 +9,6 @@ from typing import Literal
 
 from untold.errors import UntoldError
 
-__all__ = ["FilterReport", "Limits", "Reason", "has_too_many_words", "reason_to_drop"]
-
 Reason = Literal["empty", "too long", "unequal"]
 
 

@@ -18,14 +18,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int32
 
-from untold.corpus.corpus_text import CorpusText
+from untold.corpus.corpora import CorpusText, Pair
 from untold.corpus.filters import FilterReport, Limits, has_too_many_words, reason_to_drop
-from untold.corpus.readers import Pair
-from untold.durable import new_directory, remove_litter, verify_directory
 from untold.errors import UntoldError, shorten
-from untold.feedback import task, track
-
-__all__ = ["PairEncoder", "Store", "build_store", "open_store", "prepare"]
+from untold.files import new_directory, remove_litter, verify_directory
+from untold.progress_bar import task, track
 
 _FORMAT = 1
 _CHUNK_PAIRS = 10_000  # pairs that are held in memory while a store is built

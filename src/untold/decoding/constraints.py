@@ -13,20 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from untold.config import DecodeConfig
-from untold.decoding.interface import Sentences
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
-
-__all__ = [
-    "FREE",
-    "SLACK",
-    "Constraints",
-    "close",
-    "forbid",
-    "forbid_repeats",
-    "force",
-    "length_limits",
-    "release",
-]
 
 FREE = -1  # marks places where a prefix forces nothing
 _SOME = 64  # tokens that are looked at first, to see that some are left

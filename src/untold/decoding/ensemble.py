@@ -9,11 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untold.decoding.interface import Scorable, Searchable
+from untold.decoding.hypotheses import Scorable, Searchable
 from untold.errors import UntoldError
 from untold.models.seq2seq import Signals, SignalsMixin, Step
-
-__all__ = ["Ensemble", "Member"]
 
 
 @runtime_checkable

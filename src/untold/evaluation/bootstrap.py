@@ -6,9 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from untold.errors import UntoldError
-from untold.evaluation.significance import p_value, resampled_sums
-
-__all__ = ["PairedDifference", "paired_bootstrap"]
+from untold.metrics.significance import p_value, resampled_sums
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from untold.huggingface.pretrained.conditional_generation import (
-        PastFutureForConditionalGeneration,
-    )
+    from untold.huggingface.generation_past_future import PastFutureForConditionalGeneration
 
 __all__ = ["PastFutureForConditionalGeneration"]
 
@@ -20,4 +18,4 @@ __all__ = ["PastFutureForConditionalGeneration"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'untold.huggingface' has no attribute {name!r}")
-    return getattr(import_module("untold.huggingface.pretrained.conditional_generation"), name)
+    return getattr(import_module("untold.huggingface.generation_past_future"), name)

@@ -6,15 +6,12 @@ import torch
 from torch import nn
 
 from untold.config import BACKBONES, ModelConfig
-from untold.corpus.tokenizer import Tokenizers
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS, SpecialIds, Tokenizers
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Widths
 from untold.models.copy_mechanism import CopyLayer
 from untold.models.past_future import PastFuture
 from untold.models.seq2seq import Seq2Seq
-
-__all__ = ["build_model", "build_model_for"]
 
 
 def build_model_for(tokenizers: Tokenizers, config: ModelConfig) -> Seq2Seq:

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 
 from untold.models.backbone import Source, Widths
 
-__all__ = ["GATE_BIAS", "TINY", "Copied", "CopyLayer"]
-
 GATE_BIAS = -4.0  # at first: open enough for names to push it, under 2 % for other words
 TINY = torch.finfo(torch.float32).tiny  # a probability below it counts as zero
 

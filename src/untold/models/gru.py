@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from untold.models.layers import sigmoid_scores
 
-__all__ = ["AdditiveAttention", "GRUCell", "SubtractiveGRUCell", "initialise_recurrent"]
-
 
 class GRUCell(nn.Module):
     """A GRU cell in two parts: `read` maps all inputs at once, `forward` makes one step.

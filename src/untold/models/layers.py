@@ -14,17 +14,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-__all__ = [
-    "ACTIVATIONS",
-    "Dropout",
-    "FeedForward",
-    "PositionalEmbedding",
-    "attend",
-    "full_precision",
-    "sigmoid_scores",
-    "widen",
-]
-
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "swish": F.silu,

@@ -17,11 +17,9 @@ from torch import Tensor, nn
 
 from untold.config import SEPARATORS, ModelConfig
 from untold.models.backbone import Source, Widths
-from untold.models.capsule_routing import Reading, Routed, RoutingPrior
 from untold.models.layers import FeedForward
+from untold.models.routing import Reading, Routed, RoutingPrior
 from untold.models.translation_table import TranslationTable
-
-__all__ = ["FeedForwardFusion", "Heads", "LinearFusion", "PastFuture", "Separated"]
 
 
 @dataclass(frozen=True)

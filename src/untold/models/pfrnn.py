@@ -24,16 +24,6 @@ from untold.models.backbone import Source
 from untold.models.gru import GRUCell, SubtractiveGRUCell, initialise_recurrent
 from untold.models.rnmt import DecodedWords, Rnmt, RnmtConfig, RnmtState
 
-__all__ = [
-    "Difference",
-    "PastFutureLayers",
-    "Pfrnn",
-    "PfrnnConfig",
-    "PfrnnState",
-    "SubtractiveInputGRU",
-    "Timeline",
-]
-
 
 class PfrnnConfig(RnmtConfig):
     """The settings of a PFRNN: those of an RNMT and the kind of future layer."""

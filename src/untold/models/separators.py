@@ -12,11 +12,9 @@ from torch import Tensor, nn
 
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import Routed, Separator
-from untold.models.kernels.squashing import squash
 from untold.models.layers import full_precision, widen
-
-__all__ = ["AttentionSeparator", "ClassifierSeparator"]
+from untold.models.routing import Routed, Separator
+from untold.models.routing_kernels import squash
 
 # Products of two such numbers, summed over any width, stay finite in fp32.
 _LARGEST = 1e15

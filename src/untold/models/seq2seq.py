@@ -15,20 +15,9 @@ from torch import Tensor, nn
 
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source
-from untold.models.capsule_routing import Reading
 from untold.models.copy_mechanism import Copied, CopyLayer
 from untold.models.past_future import PastFuture, Separated
-
-__all__ = [
-    "NO_SIGNALS",
-    "CoveringState",
-    "Outputs",
-    "ReadStep",
-    "Seq2Seq",
-    "Signals",
-    "SignalsMixin",
-    "Step",
-]
+from untold.models.routing import Reading
 
 Array = TypeVar("Array", Tensor, np.ndarray)
 OtherArray = TypeVar("OtherArray", Tensor, np.ndarray)

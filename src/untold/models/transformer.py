@@ -15,20 +15,18 @@ from torch import Tensor, nn
 
 from untold.config import DropRate, Layers, ModelConfig, Width
 from untold.errors import shorten
-from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
+from untold.models.backbone import (
+    Backbone,
+    Decoded,
+    DecoderState,
+    LayerParts,
+    LinearWeight,
+    Source,
+    TransformerParts,
+    Widths,
+    as_norm,
+)
 from untold.models.layers import Dropout, FeedForward, PositionalEmbedding, attend
-from untold.models.transformer_parts import LayerParts, LinearWeight, TransformerParts, as_norm
-
-__all__ = [
-    "CrossAttention",
-    "DecoderLayer",
-    "EncoderLayer",
-    "KVCache",
-    "SelfAttention",
-    "Transformer",
-    "TransformerConfig",
-]
-
 
 # A full cache grows by this many positions, so that most steps need not move it.
 _ROOM = 8

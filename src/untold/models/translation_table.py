@@ -3,7 +3,7 @@
     theta(x | y) = softmax over x of <U_x, V_y>          theta(y | x) = softmax over y of the same
 
 "Nothing" is one more word on either side. The table knows no context, so it can explain a word only
-by its own translation: that makes it a teacher of the routing (training/losses/link_loss.py).
+by its own translation: that makes it a teacher of the routing (training/losses/links.py).
 Translating does not need it.
 
 Every source word x_i is explained by one of the target words y_t or by nothing, and every target
@@ -24,8 +24,17 @@ two words become one they disagree as well, so each decides half of whether ther
     alone[i] = doubt[i] / (doubt[i] + sum_t a_t[i] b_t[i])
     nothing[i] = (a_nothing[i] + alone[i]) / 2
     link_t[i] ~ a_t[i]                                   sums to 1 - nothing[i] over t
+
+Words of a vocabulary that stand for all of it: some for certain, others drawn at random.
+
+    sum over the vocabulary of f(x)  ~  sum over the certain words of f(x)
+                                        + (others / drawn) * sum over the drawn ones of f(x)
+
+The mean of the estimate is the sum. The words of a batch are certain: most of a normaliser is in
+them, since a word is seldom in a batch without its translation. So few others have to be drawn.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +43,42 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding, pad
 
-from untold.categories import PAST
 from untold.corpus.batching import Batch
-from untold.models.kernels.word_sample import draw_words
+from untold.models.signals import PAST
 
-__all__ = ["Links", "TranslationTable", "find_links", "log_totals", "plain_log_totals"]
+
+@dataclass(frozen=True)
+class WordSample:
+    """Holds words, the certain ones first and in order, and the log of what each counts."""
+
+    ids: Int[Tensor, " n"]
+    log_weights: Float[Tensor, " n"]
+    certain: int  # how many of the words are certain
+
+    def places(self, words: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """Returns where among `ids` the words stand; the place of an uncertain word is any."""
+        found = torch.searchsorted(self.ids[: self.certain], words.contiguous())
+        return found.clamp_(max=self.certain - 1)
+
+
+def draw_words(words: Int[Tensor, "*shape"], size: int, share: float) -> WordSample:
+    """Takes the words for certain and draws a share of the others in a vocabulary of some size.
+
+    A share of one takes the whole vocabulary and draws no random number.
+    """
+    everything = torch.arange(size, device=words.device)
+    if share == 1.0:
+        return WordSample(everything, torch.zeros(size, device=words.device), size)
+    is_certain = torch.zeros(size, dtype=torch.bool, device=words.device)
+    is_certain[words.flatten()] = True
+    certain, others = everything[is_certain], everything[~is_certain]
+    count = math.ceil(share * len(others))
+    drawn = others[torch.randperm(len(others), device=words.device)[:count]]
+    log_weights = torch.zeros(len(certain) + count, device=words.device)
+    if count:
+        log_weights[len(certain) :] = math.log(len(others) / count)
+    return WordSample(torch.cat([certain, drawn]), log_weights, len(certain))
+
 
 # Scores that exist at one time. Measured: more leave the processor's cache, and are slower.
 _SCORES_AT_ONCE = 1_000_000

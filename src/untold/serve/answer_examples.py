@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["ANSWERS", "LIBRE_EXAMPLES"]
-
 _SCORES = {"score": -0.31, "log_probability": -0.62}
 _TRANSLATION = {
     "text": "Das Kind liest ein Buch .",

@@ -14,15 +14,6 @@ from untold.serve.api_errors import ApiError, ClientGoneError
 from untold.serve.work.batch_worker import report_unexpected
 from untold.serve.work.live_stream import StreamEvent
 
-__all__ = [
-    "EventStream",
-    "JsonAnswer",
-    "encode_json",
-    "first_mistake",
-    "internal_error",
-    "refusal_answer",
-]
-
 _LIBRE = frozenset({"/translate", "/detect", "/languages", "/frontend/settings", "/health"})
 _SEND_SECONDS = 30.0  # that a client may take to read one event
 

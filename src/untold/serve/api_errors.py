@@ -4,8 +4,6 @@ from typing import Any
 
 from untold.errors import one_line
 
-__all__ = ["STATUSES", "ApiError", "ClientGoneError", "busy", "not_ready", "too_late", "unfit"]
-
 STATUSES = {  # that a request may be refused with, for the documentation
     400: "The body is not JSON, or not UTF-8.",
     401: "The API key is missing or wrong.",

@@ -10,29 +10,20 @@ from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from untold.categories import CATEGORIES
-from untold.checking.check_records import damage_record, segment_record
-from untold.checking.finding import CheckedSegment
-from untold.checking.formats.segment_rules import finish_segment
-from untold.checking.segment import Damage, FindingKind, Segment
+from untold.checking.checker import CheckedSegment
+from untold.checking.reports import damage_record, segment_record
+from untold.checking.segments import Damage, FindingKind, Segment, finish_segment
+from untold.models.signals import CATEGORIES
 from untold.serve.answer_examples import ANSWERS
 from untold.serve.answers import EventStream, JsonAnswer, encode_json
 from untold.serve.api_errors import STATUSES, ApiError, unfit
-from untold.serve.request_bodies import (
-    CheckBody,
-    ExplainBody,
-    StreamBody,
-    TranslateBody,
-    read_json,
-)
+from untold.serve.request_bodies import CheckBody, ExplainBody, StreamBody, TranslateBody, read_json
 from untold.serve.service import Service
 from untold.serve.service_limits import ServiceLimits
 from untold.serve.work.live_stream import LiveText, StreamEvent
 from untold.serve.work.model_shelf import ServedModel
 from untold.serve.work.model_tasks import CheckTask, Decoding, ExplainTask, TranslateTask
 from untold.serve.work.uploaded_file import read_uploaded
-
-__all__ = ["StrictRoute", "api_routes", "check_beam", "check_texts"]
 
 
 class _StrictRequest(Request):

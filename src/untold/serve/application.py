@@ -18,8 +18,6 @@ from untold.serve.service import Service
 from untold.version import __version__
 from untold.web import asset
 
-__all__ = ["build_application"]
-
 _GONE = 499  # nobody reads this status
 
 

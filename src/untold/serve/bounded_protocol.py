@@ -10,8 +10,6 @@ from untold.serve.answers import encode_json
 from untold.serve.api_errors import ApiError, not_ready
 from untold.serve.service_limits import ServiceLimits
 
-__all__ = ["KEEP_ALIVE", "BoundedProtocol", "bounded_protocol"]
-
 KEEP_ALIVE = 15  # seconds that a connection may be idle between two requests
 _UNREAD = 60_000  # milliseconds that a client may leave what was sent to it
 

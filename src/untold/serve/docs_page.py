@@ -7,8 +7,6 @@ from typing import Any
 
 from untold.serve.api_errors import STATUSES
 
-__all__ = ["docs_page"]
-
 _HEAD = """<!doctype html>
 <html lang="en">
 <head>

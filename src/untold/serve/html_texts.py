@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 
-__all__ = ["HtmlTexts"]
-
 # Comments, scripts, styles and tags; whatever is between them is text.
 _MARKUP = re.compile(
     r"(<!--.*?-->|<(?:script|style)\b.*?</(?:script|style)\s*>|<[^<>]*>)",

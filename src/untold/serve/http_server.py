@@ -16,11 +16,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from untold.errors import UntoldError
+from untold.interruption import last_line, tolerate_signals
 from untold.serve.bounded_protocol import KEEP_ALIVE, bounded_protocol
 from untold.serve.service import Service
-from untold.stopping import last_line, tolerate_signals
-
-__all__ = ["HttpServer", "bind_socket"]
 
 _MANY = 1_000_000  # signals that this server handles by itself
 _SWITCH = 0.001  # seconds that the worker may compute before the loop gets its turn

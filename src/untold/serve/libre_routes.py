@@ -20,8 +20,6 @@ from untold.serve.service import Service
 from untold.serve.work.model_shelf import ServedModel
 from untold.serve.work.model_tasks import Decoding, TranslateTask
 
-__all__ = ["libre_routes"]
-
 _AUTO = "auto"
 _MOST_FIELDS = 1000  # of a form
 _RUNS = 8  # texts of HTML, between its tags, for each text of a request

@@ -9,17 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from untold.serve.api_errors import ApiError
 
-__all__ = [
-    "CheckBody",
-    "CheckedPair",
-    "ExplainBody",
-    "ExplainedPair",
-    "FileBody",
-    "StreamBody",
-    "TranslateBody",
-    "read_json",
-]
-
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # may be one half of a pair without the other
 
 ModelName = Annotated[

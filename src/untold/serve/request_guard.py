@@ -18,8 +18,6 @@ from untold.serve.api_errors import ApiError, ClientGoneError, not_ready
 from untold.serve.service import Service
 from untold.serve.work.batch_worker import report_unexpected
 
-__all__ = ["GuardRules", "RequestGuard", "is_right_key", "sent_key"]
-
 # Whatever is not listed here needs the key: the page asks for it, and probes need none.
 _OPEN = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/livez", "/readyz", "/health"})
 _KEY_IN_BODY = frozenset({"/translate", "/detect", "/languages"})  # their routes ask for the key

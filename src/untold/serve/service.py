@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from untold.failures import explain_failure
+from untold.errors import explain_failure
 from untold.serve.api_errors import ClientGoneError, not_ready, too_late
 from untold.serve.service_limits import ServiceLimits
 from untold.serve.service_metrics import ServiceMetrics
@@ -17,8 +17,6 @@ from untold.serve.work.batch_worker import BatchWorker
 from untold.serve.work.job_queue import BatchJob, BatchTask, JobQueue, StreamJob
 from untold.serve.work.live_stream import LiveText, StreamEvent, live_events
 from untold.serve.work.model_shelf import ModelShelf
-
-__all__ = ["Service"]
 
 
 @dataclass

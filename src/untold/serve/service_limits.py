@@ -5,8 +5,6 @@ from dataclasses import dataclass, fields, replace
 
 from untold.errors import UntoldError, shorten
 
-__all__ = ["ServiceLimits", "read_limits"]
-
 _MOST = 10**9
 
 

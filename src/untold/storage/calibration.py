@@ -2,7 +2,7 @@
 
 Small logistic regressions say how probable it is that a source word was omitted, that a target word
 was added, and that a segment has any of either. They are learnt on damage that untold makes
-itself (account/self_made.py) and are kept in calibration.json in the model's directory.
+itself (checking/synthetic_errors.py) and are kept in calibration.json in the model's directory.
 """
 
 import json
@@ -15,28 +15,14 @@ from jaxtyping import Bool, Float
 
 from untold.errors import UntoldError, shorten
 
-__all__ = [
-    "SEGMENT_EVIDENCE",
-    "SHARE_EVIDENCE",
-    "SOURCE_EVIDENCE",
-    "TARGET_EVIDENCE",
-    "Calibration",
-    "Regression",
-    "ReliabilityBin",
-    "calibration_error",
-    "fit_regression",
-    "probability",
-    "reliability",
-]
-
-# The evidence of words and of segments; account/evidence.py computes it.
+# The evidence of words and of segments; checking/evidence.py computes it.
 SOURCE_EVIDENCE = (
     "untold",  # FUTURE against PAST at the end says so, or the lexicon, which finds no link
     "uncovered",
     "redundant",  # REDUNDANT at the first step, when nothing but the source was seen
     "content",  # it has a letter or a digit
 )
-SHARE_EVIDENCE = ("future", "redundant")  # all that a search knows: decoding/telling.py
+SHARE_EVIDENCE = ("future", "redundant")  # all that a search knows: decoding/penalties.py
 TARGET_EVIDENCE = (
     "unexplained",  # no source word explains it: mean over its pieces
     "unexplained_piece",  # ... of the piece that is explained worst

@@ -24,39 +24,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from untold.config import Config, parse_config_json
-from untold.corpus.codec import TextCodec
+from untold.corpus.batching import TextCodec
 from untold.corpus.tokenizer import Tokenizers
-from untold.durable import MANIFEST, is_complete, new_directory, verify_directory
 from untold.errors import UntoldError, shorten
-from untold.memory_estimate import Vocabularies, check_loading
+from untold.files import MANIFEST, is_complete, new_directory, verify_directory
+from untold.hardware import Vocabularies, check_loading
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.calibration import Calibration
-
-__all__ = [
-    "BEST",
-    "CHECKPOINTS",
-    "CONFIG",
-    "OWN_CONFIG",
-    "WEIGHTS",
-    "WEIGHT_INDEX",
-    "TrainedModel",
-    "absolute_model",
-    "add_calibration",
-    "fill_model_directory",
-    "find_model",
-    "hugging_face_name",
-    "load_model",
-    "load_weights",
-    "named_weights",
-    "read_config",
-    "read_tensors",
-    "run_of",
-    "save_model",
-    "step_directories",
-    "weight_files",
-    "write_tensors",
-]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 WEIGHT_INDEX = "model.safetensors.index.json"  # names the files of weights that were divided
@@ -153,7 +128,7 @@ def load_model(
 
 
 def _load_folder(name: str, device: str, settings: Mapping[str, object]) -> TrainedModel:
-    from untold.huggingface.huggingface_folder import read_folder  # it asks for an extra
+    from untold.huggingface.folder import read_folder  # it asks for an extra
 
     found = read_folder(name, settings)
     return TrainedModel(found.model.to(device).eval(), found.config, found.tokenizers)

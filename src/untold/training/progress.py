@@ -6,15 +6,6 @@ from typing import Any
 
 from untold.config import TrainConfig
 
-__all__ = [
-    "Progress",
-    "UnloggedSums",
-    "Validation",
-    "after_validation",
-    "early_stopping",
-    "is_over",
-]
-
 
 @dataclass(frozen=True)
 class Validation:

@@ -1,20 +1,32 @@
-"""One training run: sets up data, model and objective, resumes or warm-starts, and trains."""
+"""One training run: sets up data, model and objective, resumes or warm-starts, and trains.
 
-from collections.abc import Callable, Iterator
+Warm start: a new model takes over every tensor of another one that fits, and reports it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from untold.config import Config, idle_settings
 from untold.corpus.batching import PairStore
 from untold.corpus.stream.pair_stream import PairStream
 from untold.corpus.tokenizer import Tokenizers
-from untold.durable import lock_directory, remove_litter, write_file
 from untold.errors import UntoldError
-from untold.memory_estimate import Vocabularies, check_training
+from untold.files import lock_directory, remove_litter, write_file
+from untold.hardware import (
+    ThreadKeeper,
+    Vocabularies,
+    check_threads,
+    check_training,
+    is_ours_to_choose,
+)
+from untold.interruption import Interrupted, stop_signals
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import (
@@ -26,33 +38,99 @@ from untold.storage.model_directory import (
     load_weights,
     read_config,
 )
-from untold.storage.run_record import RunRecord, read_record, write_record
-from untold.threads import ThreadKeeper, check_threads, is_ours_to_choose
-from untold.training.checkpoint import Checkpoint, Checkpoints
-from untold.training.distributed import ProcessGroup
-from untold.training.final_calibration import calibrate_best
-from untold.training.interruption import Interrupted, stop_signals
-from untold.training.losses.objective import Objective, check_loss_names
-from untold.training.parallel.compiled_layers import check_compilation, compile_layers
-from untold.training.parallel.run_files import run_files
-from untold.training.parallel.sharding import Shards, check_sharding
-from untold.training.parallel.update_shares import advise_shares
-from untold.training.progress import Progress, Validation
-from untold.training.reporter import NullReporter, Reporter
-from untold.training.resume import (
+from untold.storage.summary import RunRecord, read_record, write_record
+from untold.training.checkpoint import (
+    Checkpoint,
+    Checkpoints,
     check_init,
     check_unchanged,
     describe_resumption,
     run_facts,
 )
-from untold.training.sequence.rewards import Reward, make_reward
-from untold.training.sequence.sequence_objective import make_objective
+from untold.training.data import TrainingData, check_files, prepare_data
+from untold.training.distributed import ProcessGroup, check_compilation, compile_layers
+from untold.training.log import NullReporter, Reporter
+from untold.training.losses.objective import Objective, check_loss_names
+from untold.training.progress import Progress, Validation
+from untold.training.run_files import run_files
+from untold.training.sequence.objective import make_objective
+from untold.training.sequence.samples import Reward, make_reward
+from untold.training.sharding import Shards, check_sharding
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
-from untold.training.training_data import TrainingData, check_files, prepare_data
-from untold.training.validation import make_validator
-from untold.training.warm_start import WarmStart, warm_start
+from untold.training.update_shares import advise_shares
+from untold.training.validation import calibrate_best, make_validator
 
-__all__ = ["RunOptions", "TrainResult", "train"]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Names the parameters that were taken over, are new, and were ignored in the other model.
+
+    One of another shape is new and ignored at once; `reshaped` has its shapes there and here.
+    """
+
+    matched: tuple[str, ...]
+    new: tuple[str, ...]
+    ignored: tuple[str, ...]
+    reshaped: Mapping[str, tuple[Shape, Shape]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        parts = [f"{len(self.matched)} tensors taken over"]
+        for words, names in self._others().items():
+            if names:
+                example = f", such as {names[0]}" if names[0] in self.reshaped else ""
+                count = f"{len(names)} {words} ({_count_by_module(names)})"
+                parts.append(f"{count}{example}{self._shapes(names[0])}")
+        return "; ".join(parts)
+
+    def listing(self) -> str:
+        """Lists every name with what became of it, a line each."""
+        rows = {"taken over": self.matched, **self._others()}
+        return "".join(
+            f"{words}: {name}{self._shapes(name)}\n"
+            for words, names in rows.items()
+            for name in names
+        )
+
+    def _others(self) -> dict[str, tuple[str, ...]]:
+        """Sorts the names that were not taken over by the reason."""
+        return {
+            "of another shape": tuple(self.reshaped),
+            "new": tuple(name for name in self.new if name not in self.reshaped),
+            "not used": tuple(name for name in self.ignored if name not in self.reshaped),
+        }
+
+    def _shapes(self, name: str) -> str:
+        there, here = self.reshaped.get(name, ((), ()))
+        return f", {there} there and {here} here" if there or here else ""
+
+
+@torch.no_grad()
+def warm_start(model: nn.Module, other: nn.Module) -> WarmStart:
+    """Copies into `model` each parameter of `other` that has the same name and shape."""
+    theirs = dict(other.named_parameters())
+    matched, reshaped = [], {}
+    for name, parameter in model.named_parameters():
+        if name not in theirs:
+            continue
+        if theirs[name].shape == parameter.shape:
+            parameter.copy_(theirs[name])
+            matched.append(name)
+        else:
+            reshaped[name] = (tuple(theirs[name].shape), tuple(parameter.shape))
+    new = tuple(name for name, _ in model.named_parameters() if name not in matched)
+    ignored = tuple(name for name in theirs if name not in matched)
+    return WarmStart(tuple(matched), new, ignored, reshaped)
+
+
+def _count_by_module(names: Iterable[str]) -> str:
+    """Counts by module, such as "backbone.encoder 12, past_future 15"."""
+    modules = Counter(
+        ".".join(name.split(".")[: 2 if name.startswith("backbone.") else 1]) for name in names
+    )
+    return ", ".join(f"{module} {count}" for module, count in modules.items())
+
 
 NAMES = "warm_start.txt"
 

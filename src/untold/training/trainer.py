@@ -3,19 +3,26 @@
 Before each batch the random generator is seeded with (seed, step, place of the batch in the
 update). So a resumed run repeats an uninterrupted one bit for bit, and two processes that share an
 update draw the same dropout as one process that makes it alone.
+
+The learning-rate schedule, a pure function of the step.
+
+Updates as `untold train` makes them, one by one, so that they can be timed.
 """
 
 import math
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from untold.config import TrainConfig
 from untold.corpus.batching import (
     Batch,
     BatchPlan,
@@ -26,18 +33,34 @@ from untold.corpus.batching import (
 )
 from untold.corpus.stream.pair_stream import PairStream, StreamWindow
 from untold.errors import UntoldError
+from untold.interruption import Interrupted, PutOffError
 from untold.storage.model_directory import TrainedModel
-from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted, PutOffError
-from untold.training.learning_rate_schedule import learning_rate
+from untold.training.distributed import GradientBuckets, ProcessGroup
+from untold.training.log import Meter, NullReporter, Reporter, Update
 from untold.training.losses.objective import Objective
-from untold.training.meter import Meter, Update
-from untold.training.parallel.gradient_buckets import GradientBuckets
-from untold.training.parallel.sharding import Shards, gathered
 from untold.training.progress import Progress, Validation, after_validation, is_over
-from untold.training.reporter import Reporter
+from untold.training.sequence.objective import make_objective
+from untold.training.sharding import Shards, gathered
 
-__all__ = ["Hooks", "RunContext", "Trainer", "make_optimizer"]
+
+def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
+    """Computes the rate of update `step` (from 1): a linear warm-up to the peak, then the schedule.
+
+    inverse_sqrt: peak * sqrt(warmup / step); linear: down to zero after the last of `steps`;
+    plateau: peak * factor^reductions; constant: the peak.
+    """
+    if step <= config.warmup:
+        return config.learning_rate * step / config.warmup
+    if config.schedule == "inverse_sqrt":
+        rate = config.learning_rate * (max(1, config.warmup) / step) ** 0.5
+    elif config.schedule == "linear":
+        rate = config.learning_rate * (config.steps + 1 - step) / (config.steps + 1 - config.warmup)
+    elif config.schedule == "plateau":
+        rate = config.learning_rate * config.plateau_factor**reductions
+    else:
+        rate = config.learning_rate
+    return max(rate, config.min_learning_rate)
+
 
 _SHOWN = 8  # pairs that one message names at most
 
@@ -356,3 +379,24 @@ class Trainer:
 
 def _seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+class TimedUpdates:
+    """Trains a model on given batches with the trainer itself. Its weights change."""
+
+    def __init__(self, trained: TrainedModel) -> None:
+        if trained.config.train.freeze_backbone:
+            trained.model.freeze_backbone()
+        reporter = NullReporter(Path(tempfile.gettempdir()), trained.config.train.steps)
+        context, nothing = RunContext(ProcessGroup(), reporter, Interrupted()), PairsInMemory(())
+        objective = make_objective(trained)
+        optimizer = make_optimizer(trained, objective)
+        self._trainer = Trainer(trained, optimizer, nothing, context, Hooks(objective=objective))
+        # The auxiliary losses have begun at this step: they are part of the cost of an update.
+        self._progress = Progress(step=trained.config.train.auxiliary_start)
+
+    def __call__(self, batch: Batch) -> float:
+        """Makes one update and returns the number of its target tokens."""
+        self._progress = replace(self._progress, step=self._progress.step + 1)
+        self._trainer.update(self._progress, [(0, batch.to(self._trainer.device))])
+        return float(batch.target_tokens)

@@ -1,20 +1,34 @@
-"""Validation: the loss per token on the validation corpus, and BLEU of the translations."""
+"""Validation: the loss per token on the validation corpus, and BLEU of the translations.
+
+Calibrates the best model of a run when the run is over, on its validation text.
+"""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 
+from untold.checking.synthetic_errors import MOST_PAIRS, fit_calibration
 from untold.corpus.batching import Batch, PairStore, plan_epoch
-from untold.evaluation.metrics import corpus_scores
-from untold.feedback import task, track
-from untold.storage.model_directory import TrainedModel
-from untold.training.interruption import Interrupted
+from untold.decoding.scoring import AccountReader
+from untold.errors import UntoldError
+from untold.files import is_complete
+from untold.interruption import Interrupted, PutOffError
+from untold.metrics.base import corpus_scores
+from untold.progress_bar import task, track
+from untold.storage.calibration import Calibration
+from untold.storage.model_directory import (
+    BEST,
+    TrainedModel,
+    add_calibration,
+    load_model,
+    step_directories,
+)
+from untold.training.log import Reporter
 from untold.training.losses.cross_entropy import translation_loss
 from untold.training.losses.objective import Objective
 from untold.training.progress import Validation
 from untold.translator import Translator
-
-__all__ = ["auxiliary_loss", "make_validator", "validation_loss"]
 
 
 def make_validator(
@@ -96,3 +110,44 @@ def _batches(
         if interrupted is not None:
             interrupted.put_off()
         yield batch
+
+
+def calibrate_best(
+    out: Path, pairs: list[tuple[str, str]], reporter: Reporter, interrupted: Interrupted
+) -> None:
+    """Adds a calibration to the best model, unless it has one or does not separate past and future.
+
+    Whatever goes wrong is said and harms nothing: untold calibrate can do it later. A signal puts
+    it off until the run is resumed.
+    """
+    found = [path for path in step_directories(out / BEST) if is_complete(path)]
+    if not found or interrupted.signal:
+        return
+    try:
+        trained = load_model(found[-1])
+        if trained.model.past_future is None or trained.calibration is not None:
+            return
+        calibration = _fit(trained, pairs, interrupted)
+        add_calibration(found[-1], calibration)
+    except PutOffError:
+        return
+    except UntoldError as error:
+        reporter.say(f"not calibrated: {error}")
+        return
+    reporter.say(
+        f"calibrated on {calibration.segments} validation pairs: on held-out words the probability "
+        f"of an omission is off by {calibration.error:.3f} on average"
+    )
+
+
+def _fit(
+    trained: TrainedModel, pairs: list[tuple[str, str]], interrupted: Interrupted
+) -> Calibration:
+    with task("calibrating", 3 * min(len(pairs), MOST_PAIRS)) as begun:
+
+        def advance(count: int) -> None:
+            interrupted.put_off()
+            begun.advance(count)
+
+        reader = AccountReader(trained, trained.config.decode.batch_tokens)
+        return fit_calibration(reader, pairs, trained.config.train.seed, advance)

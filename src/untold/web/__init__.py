@@ -4,7 +4,6 @@ A browser gets the files as they are here. `untold explain`, `untold check` and 
 them.
 """
 
-from untold.web.assets import ASSETS, asset
-from untold.web.inlining import inline_page
+from untold.web.pages import ASSETS, asset, inline_page
 
 __all__ = ["ASSETS", "asset", "inline_page"]

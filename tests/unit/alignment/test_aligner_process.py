@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from untold.alignment.aligner import train_aligner
-from untold.alignment.aligner_process import train_in_process
+from untold.alignment.aligners import train_aligner, train_in_process
 from untold.config import AlignerConfig
 from untold.errors import UntoldError
 

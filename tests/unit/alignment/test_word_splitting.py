@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untold.alignment.word_splitting import refuse_unsegmented, splitter
+from untold.alignment.aligners import refuse_unsegmented, splitter
 from untold.config import Splitting
 from untold.errors import UntoldError
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untold.checking.baseline import Baseline, baseline_entry, read_baseline, write_baseline
-from untold.checking.segment import Segment
+from untold.checking.segments import Segment
+from untold.checking.verdict import Baseline, baseline_entry, read_baseline, write_baseline
 from untold.errors import UntoldError
 
 SEGMENT = Segment("po/de.po", 12, "a hat", "ein Hut", "menu.hat")

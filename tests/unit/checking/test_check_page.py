@@ -8,9 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
-from untold.checking.check_page import page_parts
-from untold.checking.check_records import damage_record, segment_record
-from untold.checking.segment import Damage, Segment
+from untold.checking.reports import damage_record, page_parts, segment_record
+from untold.checking.segments import Damage, Segment
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
-from untold.checking.check_records import damage_record, json_line, marked_side, segment_record
-from untold.checking.finding import CheckedSegment, JudgedSide
-from untold.checking.segment import Damage, Segment
+from untold.checking.checker import CheckedSegment, JudgedSide
+from untold.checking.reports import damage_record, json_line, marked_side, segment_record
+from untold.checking.segments import Damage, Segment
 
 LIMITS = {"omission": 0.5, "addition": 0.5}
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
-from untold.checking.check_records import damage_record, segment_record
-from untold.checking.check_table import CheckTable, record_lines
-from untold.checking.segment import Damage, Segment
+from untold.checking.reports import CheckTable, damage_record, record_lines, segment_record
+from untold.checking.segments import Damage, Segment
 
 
 def record(source, target, **more):

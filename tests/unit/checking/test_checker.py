@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from toys import toy_trained, write_corpus
-from untold.account.pair_account import AccountReader
 from untold.checking import checker
-from untold.checking.checker import Checker, check_segments
-from untold.checking.finding import CheckedSegment
-from untold.checking.segment import Damage, Segment
+from untold.checking.checker import CheckedSegment, Checker, check_segments
+from untold.checking.segments import Damage, Segment
+from untold.decoding.scoring import AccountReader
 from untold.errors import UntoldError
 from untold.storage.calibration import (
     SEGMENT_EVIDENCE,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from untold.checking.inline_markup import has_branches, inline_text, plain_pair, plain_text
+from untold.checking.markup import has_branches, inline_text, plain_pair, plain_text
 
 PIECES = [
     *"<>&%{}$\\_;:/#!()=\"' \0\n\t.ab1sF日",

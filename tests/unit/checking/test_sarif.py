@@ -10,9 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
-from untold.checking.check_records import damage_record, segment_record
-from untold.checking.sarif import sarif_parts
-from untold.checking.segment import Damage, Segment
+from untold.checking.reports import damage_record, sarif_parts, segment_record
+from untold.checking.segments import Damage, Segment
 from untold.version import __version__
 
 ROOT = Path("/project")

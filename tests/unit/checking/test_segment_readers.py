@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from translation_files import FORMATS, PAIRS, XML, read, texts
-from untold.checking.segment import Segment
-from untold.checking.segment_readers import ReadOptions, read_segments, read_two_files
+from untold.checking.formats import read_segments, read_two_files
+from untold.checking.segments import ReadOptions, Segment
 from untold.errors import UntoldError
 
 ALL = pytest.mark.parametrize("name", FORMATS)
@@ -99,7 +99,7 @@ def test_segments_come_out_before_the_rest_is_read(tmp_path, name):
 _MEASURE = """
 import re, sys
 from pathlib import Path
-from untold.checking.segment_readers import ReadOptions, read_segments
+from untold.checking.formats import ReadOptions, read_segments
 
 kept, peaks = [], []
 for path in sys.argv[2:]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from translation_files import read, texts
-from untold.checking.segment_readers import ReadOptions
+from untold.checking.segments import ReadOptions
 from untold.errors import UntoldError
 
 BOTH = frozenset({"omission", "addition"})
@@ -113,7 +113,7 @@ def test_columns_that_are_not_there_are_an_error_that_names_those_there_are(tmp_
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
-    from untold.checking.formats import raw_lines
+    from untold.checking import segments as raw_lines
 
     monkeypatch.setattr(raw_lines, "_LONGEST_LINE", 1000)
     rows = ["a\tb", "x" * 5000 + "\ty", "c" * 996 + "\td d", "e\tf"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from untold.checking.finding import Finding
+from untold.checking.checker import Finding
 from untold.checking.verdict import FailRules, Tally, read_fail_rules
 from untold.errors import UntoldError
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from translation_files import FORMATS, PAIRS, XML, read, texts
-from untold.checking.segment_readers import ReadOptions
+from untold.checking.segments import ReadOptions
 from untold.errors import UntoldError
 
 BOTH = frozenset({"omission", "addition"})
@@ -363,7 +363,7 @@ def test_another_document_is_named(tmp_path, name):
 
 
 def test_a_file_of_nothing_but_mistakes_ends_soon(tmp_path, monkeypatch):
-    from untold.checking.formats import xml_units
+    from untold.checking import xml_formats as xml_units
 
     monkeypatch.setattr(xml_units, "_MOST_READ_AGAIN", 5000)
     start = time.process_time()

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.commands.compare import compare
-from untold.commands.compared_runs import ComparedRuns, read_families, read_tests
+from untold.commands.evaluate import ComparedRuns, compare, read_families, read_tests
 from untold.errors import UntoldError
-from untold.evaluation.metrics import corpus_scores
-from untold.experiments import run_speeds
+from untold.lab import speed as run_speeds
+from untold.metrics.base import corpus_scores
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model, save_model
 from untold.translator import load

@@ -4,10 +4,15 @@ import pytest
 import torch
 
 from toys import toy_config, toy_tokenizers, write_corpus
-from untold.corpus.codec import TextCodec
+from untold.corpus.batching import TextCodec
 from untold.corpus.store import PairEncoder
-from untold.corpus.tokenizer import SentencePieceTokenizer, Tokenizer, Tokenizers
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS, SpecialIds
+from untold.corpus.tokenizer import (
+    SENTENCEPIECE_IDS,
+    SentencePieceTokenizer,
+    SpecialIds,
+    Tokenizer,
+    Tokenizers,
+)
 
 OTHER = SpecialIds(pad=9, unk=8, bos=7, eos=6, never_generated=(5,))
 

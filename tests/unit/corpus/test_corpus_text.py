@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from untold.config import CorpusConfig
-from untold.corpus import corpus_text as module
-from untold.corpus.corpus_text import CorpusText
-from untold.corpus.readers import read_pairs
+from untold.corpus import corpora as module
+from untold.corpus.corpora import CorpusText, read_pairs
 from untold.errors import UntoldError
 
 HOSTILE = ["", " ", 'a "b" \\n', "x\u2028y", "x\x85y\x0b", "中文 😀", "\ufeff", "tab\there", "r\rr"]

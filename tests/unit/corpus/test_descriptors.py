@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from untold.corpus.lines import count_lines_ahead, read_descriptor
+from untold.corpus.text import count_lines_ahead, read_descriptor
 
 TEXTS = [b"", b"\n", b"a", b"a\n", b"a\nb", b"a\r\n\nb\n", b"\n\n", b"x" * 3_000_000 + b"\ny\n"]
 

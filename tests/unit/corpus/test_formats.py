@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 
 from untold.config import CorpusConfig
-from untold.corpus.raw.lcsts import read_lcsts
-from untold.corpus.readers import fingerprint_corpus, read_pairs
-from untold.corpus.tables import CORPUS_FORMATS, Pair, read_jsonl, read_parquet, read_tsv
+from untold.corpus.corpora import (
+    CORPUS_FORMATS,
+    Pair,
+    fingerprint_corpus,
+    read_jsonl,
+    read_pairs,
+    read_parquet,
+    read_tsv,
+)
 from untold.errors import UntoldError
+from untold.lab.paper_data import read_lcsts
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
 RECIPE = PAGE.partition("## Other corpus formats")[2]
@@ -83,8 +90,8 @@ def test_a_format_that_yields_nonsense_is_named(tmp_path, yielded, message):
 SCRIPT = """
 import json, pathlib, sys
 from untold.config import CorpusConfig
-from untold.corpus.raw.lcsts import read_lcsts
-from untold.corpus.readers import fingerprint_corpus, read_pairs
+from untold.lab.paper_data import read_lcsts
+from untold.corpus.corpora import fingerprint_corpus, read_pairs
 root = pathlib.Path(sys.argv[1])
 corpus = CorpusConfig(path="memory.csv", columns=("en", "de"))
 pairs = [(pair.source, pair.target, pair.line) for pair in read_pairs(corpus, root)]

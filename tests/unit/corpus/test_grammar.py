@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
-from untold.corpus.grammars import Sample, known_grammars, load_grammar, parse_grammar
 from untold.errors import UntoldError
+from untold.lab.grammars.derivations import Sample
+from untold.lab.grammars.sampling import known_grammars, load_grammar, parse_grammar
 
 HEAD = """
 languages xx yy
@@ -283,7 +284,7 @@ def test_pairs_do_not_depend_on_the_hash_seed(tmp_path):
     file = tmp_path / "docs.grammar"
     file.write_text(documented(), encoding="utf-8")
     code = (
-        "import sys; from itertools import islice; from untold.corpus.grammars import load_grammar;"
+        "import sys; from itertools import islice; from untold.lab.grammars.sampling import load_grammar;"
         "print(list(islice(load_grammar(sys.argv[1]).stream(5), 40)))"
     )
     runs = {

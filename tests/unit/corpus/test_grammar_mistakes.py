@@ -2,8 +2,8 @@
 
 import pytest
 
-from untold.corpus.grammars import parse_grammar
 from untold.errors import UntoldError
+from untold.lab.grammars.sampling import parse_grammar
 
 HEAD = """
 languages xx yy

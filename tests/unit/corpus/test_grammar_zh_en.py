@@ -15,7 +15,7 @@ FIGURE = "布什 为 他 振兴 经济 的 计划 辩护 。", "Bush defended hi
 ASK = """
 import json, sys
 from itertools import islice
-from untold.corpus.grammars import load_grammar
+from untold.lab.grammars.sampling import load_grammar
 
 grammar = load_grammar("zh-en")
 samples = list(islice(grammar.stream(seed=3), 1500))

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.config import CorpusConfig
-from untold.corpus.raw.lcsts import LEAST_SCORE, read_lcsts
-from untold.corpus.readers import fingerprint_corpus, read_pairs
+from untold.corpus.corpora import fingerprint_corpus, read_pairs
 from untold.errors import UntoldError
+from untold.lab.paper_data import LEAST_SCORE, read_lcsts
 
 # How many documents of the toy parts have which score. The sums are those of the paper: all of a
 # part, and those with a score of 3 or more. How they spread over single scores is ours.

@@ -7,10 +7,8 @@ from functools import cache
 import pytest
 
 from untold.config import TokenizerConfig
-from untold.corpus.bpe_dropout import drop_merges
-from untold.corpus.tokenizer import train_tokenizers
-from untold.corpus.vocabulary_training import LONGEST_WORD
-from untold.corpus.word_spans import display_spans, word_spans
+from untold.corpus.tokenizer import LONGEST_WORD, drop_merges, train_tokenizers
+from untold.corpus.words import display_spans, word_spans
 
 KINDS = ("bpe", "unigram", "char", "word")
 TEXTS = ["the cat sat on the mat", "語 語語 e\u0301 😀 a b a b", "aa aaa aaaa"] * 4
@@ -46,7 +44,7 @@ class Counted(dict):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("name", LONG)
 def test_merging_with_dropout_takes_as_many_steps_as_the_text_is_long(name, dropout, monkeypatch):
-    monkeypatch.setattr("untold.corpus.bpe_dropout.LONGEST_WORD", 100)
+    monkeypatch.setattr("untold.corpus.tokenizer.LONGEST_WORD", 100)
     pieces = tokenizer("bpe")
     scores = Counted({pieces.pieces([i])[0]: -float(i) for i in range(4, len(pieces))})
 

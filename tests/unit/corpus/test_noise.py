@@ -4,10 +4,16 @@ import itertools
 
 import pytest
 
-from untold.corpus.grammars import Sample, load_grammar, write_sample
-from untold.corpus.grammars.noise import clause_spans, delete_clauses, remove_span
-from untold.corpus.lines import read_lines
+from untold.corpus.text import read_lines
 from untold.errors import UntoldError
+from untold.lab.grammars.derivations import Sample
+from untold.lab.grammars.sampling import (
+    clause_spans,
+    delete_clauses,
+    load_grammar,
+    remove_span,
+    write_sample,
+)
 
 
 def sample(source, target, links):

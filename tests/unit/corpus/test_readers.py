@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from untold.config import CorpusConfig
-from untold.corpus.lines import count_lines
-from untold.corpus.readers import fingerprint_corpus, read_lines, read_pairs, split_lines
+from untold.corpus.corpora import fingerprint_corpus, read_pairs
+from untold.corpus.text import count_lines, read_lines, split_lines
 from untold.errors import UntoldError
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"

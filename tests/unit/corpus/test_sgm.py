@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from untold.corpus.raw.sgm import read_sgm
 from untold.errors import UntoldError
+from untold.lab.paper_data import read_sgm
 
 PLACES = [(doc, number) for doc in ("B", "A") for number in range(1, 4)]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from fuzz.in_process import run_in_process
-from untold.corpus.grammars import write_sample
-from untold.corpus.lines import read_lines
+from untold.corpus.text import read_lines
 from untold.errors import UntoldError
+from untold.lab.grammars.sampling import write_sample
 
 DIGITS = "\n".join(f'D -> "{n}" || "{word}"' for n, word in enumerate("abcdefghij"))
 NUMBERS = f"""
@@ -69,7 +69,7 @@ def test_the_report_says_what_was_written(numbers, tmp_path):
 
 
 def test_a_grammar_that_runs_out_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("untold.corpus.grammars.splits._MAX_MISSES", 200)
+    monkeypatch.setattr("untold.lab.grammars.sampling._MAX_MISSES", 200)
     small = tmp_path / "small.grammar"
     small.write_text(f"languages xx yy\nstart D\n{DIGITS}\n", encoding="utf-8")
     with pytest.raises(UntoldError, match="only 10 of 100 new pairs"):

@@ -9,9 +9,8 @@ import pytest
 
 from untold.config import CorpusConfig
 from untold.corpus import store as store_module
-from untold.corpus.corpus_text import CorpusText
+from untold.corpus.corpora import CorpusText, Pair
 from untold.corpus.filters import FilterReport, Limits
-from untold.corpus.readers import Pair
 from untold.corpus.store import PairEncoder, build_store, open_store
 from untold.errors import UntoldError
 

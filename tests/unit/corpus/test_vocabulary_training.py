@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from toys import UNK
 from untold.config import TokenizerConfig
+from untold.corpus import tokenizer as module
 from untold.corpus import tokenizer as tokenizer_module
-from untold.corpus import vocabulary_training as module
-from untold.corpus.tokenizer import train_tokenizers
-from untold.corpus.vocabulary_training import LONGEST_WORD, cut_long_text, has_long_word
+from untold.corpus.tokenizer import LONGEST_WORD, cut_long_text, has_long_word, train_tokenizers
 from untold.errors import UntoldError
 
 KINDS = ("bpe", "unigram", "char", "word")

@@ -6,13 +6,7 @@ from hypothesis import strategies as st
 
 from untold.config import TokenizerConfig
 from untold.corpus.tokenizer import Tokenizer, train_tokenizers
-from untold.corpus.word_spans import (
-    Span,
-    byte_piece,
-    display_spans,
-    span_text,
-    word_spans,
-)
+from untold.corpus.words import Span, byte_piece, display_spans, span_text, word_spans
 
 TEXTS = [
     "The neighbours' dog sleeps , doesn't it ?",

@@ -3,8 +3,9 @@ import torch
 
 from toys import BOS, EOS
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
 
 A, B, C = 4, 5, 6

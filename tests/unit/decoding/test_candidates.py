@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from untold.decoding.candidates import best_candidates, continue_with, rank_alone, rank_many
+from untold.decoding.beam_search import best_candidates, continue_with, rank_alone, rank_many
 
 
 def candidates(log_probs, scores, room):

@@ -5,8 +5,7 @@ import torch
 
 from toys import BOS, EOS, PAD, UNK
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
 from untold.decoding.constraints import (
     FREE,
     Constraints,
@@ -17,6 +16,7 @@ from untold.decoding.constraints import (
     length_limits,
     release,
 )
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
 
 B, N, V = 2, 3, 11

@@ -5,8 +5,11 @@ import torch
 
 from toys import collate
 from untold.config import DecodeConfig, SeparatorConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Ensemble, Sentences, score_pairs, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.ensemble import Ensemble
+from untold.decoding.hypotheses import Sentences
+from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
 from untold.models.build import build_model
 from untold.models.transformer import TransformerConfig

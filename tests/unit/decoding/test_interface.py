@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
 
 

@@ -8,9 +8,11 @@ import torch
 
 from toys import EOS, separator, toy_model, words
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import CoveragePenalty, Ensemble, Sentences, length_penalty, search
-from untold.decoding.penalties import Covered, coverage_penalty
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.ensemble import Ensemble
+from untold.decoding.hypotheses import Sentences
+from untold.decoding.penalties import CoveragePenalty, Covered, coverage_penalty, length_penalty
 from untold.errors import UntoldError
 from untold.models.seq2seq import Signals
 

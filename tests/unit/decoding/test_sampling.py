@@ -5,8 +5,9 @@ import torch
 
 from toys import EOS
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.decoding.sampling import draw, truncate, uniforms
 
 LOG_PROBS = torch.sin(torch.arange(2 * 3 * 13).view(2, 3, 13) * 2.3).mul(2).log_softmax(-1)

@@ -8,8 +8,12 @@ import torch
 
 from toys import EOS, collate, separator, toy_model, words
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Ensemble, Sentences, beam_search, length_penalty, score_pairs, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import beam_search, search
+from untold.decoding.ensemble import Ensemble
+from untold.decoding.hypotheses import Sentences
+from untold.decoding.penalties import length_penalty
+from untold.decoding.scoring import score_pairs
 
 IDS = words(3, 5)
 SOURCES = Sentences(IDS, torch.arange(5) < torch.tensor([[5], [2], [4]]), SENTENCEPIECE_IDS)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from toys import collate
-from untold.decoding import score_pairs
+from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
 from untold.models.seq2seq import Signals
 

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toys import separator, toy_model, words
-from untold.categories import FUTURE, PAST, REDUNDANT
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, length_penalty, search
-from untold.decoding.telling import Telling, UntoldRule, charge_untold
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
+from untold.decoding.penalties import Telling, UntoldRule, charge_untold, length_penalty
 from untold.errors import UntoldError
 from untold.models.seq2seq import NO_SIGNALS, Signals
+from untold.models.signals import FUTURE, PAST, REDUNDANT
 
 chances = st.floats(0.0, 1.0)
 

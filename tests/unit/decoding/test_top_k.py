@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from untold.decoding import top_k
-from untold.decoding.top_k import COLUMN, best_tokens
-from untold.native import load
+from untold.decoding import sampling as top_k
+from untold.decoding.sampling import COLUMN, best_tokens
+from untold.inference.kernels import load
 
 
 def plain(log_probs, count):

@@ -42,7 +42,7 @@ def test_the_seed_decides_and_chunks_do_not(monkeypatch):
     before, after = [0.1, 0.5, 0.3] * 5, [0.4, 0.2, 0.5] * 5
     one = paired_bootstrap(before, after, 101, 1)
     assert one == paired_bootstrap(before, after, 101, 1) != paired_bootstrap(before, after, 101, 2)
-    monkeypatch.setattr("untold.evaluation.significance._CELLS_AT_ONCE", 70)
+    monkeypatch.setattr("untold.metrics.significance._CELLS_AT_ONCE", 70)
     assert paired_bootstrap(before, after, 101, 1) == one
     assert "difference +0.0667 [" in str(one) and "101 samples" in str(one)
 

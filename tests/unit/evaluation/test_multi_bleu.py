@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untold.errors import UntoldError
-from untold.evaluation.metrics import MetricOptions, make_metric, make_metrics, score_corpus
-from untold.evaluation.significance import corpus_value, sentence_statistics
+from untold.metrics.base import MetricOptions, make_metric, make_metrics, score_corpus
+from untold.metrics.significance import corpus_value, sentence_statistics
 
 
 def occurrences(words, ngram):

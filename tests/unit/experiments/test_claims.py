@@ -6,37 +6,28 @@ from pathlib import Path
 import pytest
 
 from untold.errors import UntoldError
-from untold.evaluation.metrics import MetricOptions, make_metric
-from untold.evaluation.system_comparison import (
-    ParallelText,
-    SystemOutputs,
-    Trials,
-    compare_outputs,
-)
-from untold.experiments.claims.claim_list import CLAIMS
-from untold.experiments.claims.evidence_pages import (
-    claims_page,
-    find_result_sets,
-    results_page,
-    write_pages,
-)
-from untold.experiments.claims.result_set import ResultSet, read_result_set
-from untold.experiments.claims.verdicts import (
+from untold.lab import scores as score_items
+from untold.lab.claims import (
+    CLAIMS,
     HOLDS,
     NO,
+    ResultSet,
     costs_at_most,
     gains,
     grows_with_length,
     is_best_in_the_middle,
     keeps,
     knows_words,
+    read_result_set,
     rises,
     separates,
 )
-from untold.experiments.items import score_items
-from untold.experiments.items.item_registry import ITEMS
-from untold.experiments.systems import SYSTEMS
-from untold.storage.model_summary import Parameters
+from untold.lab.pages import claims_page, find_result_sets, results_page, write_pages
+from untold.lab.registry import ITEMS
+from untold.lab.systems import SYSTEMS
+from untold.metrics.base import MetricOptions, make_metric
+from untold.metrics.significance import ParallelText, SystemOutputs, Trials, compare_outputs
+from untold.storage.summary import Parameters
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -7,12 +7,11 @@ import pytest
 
 from tiny_scale import SCALE
 from untold.errors import UntoldError
-from untold.experiments.claims.claim_list import CLAIMS
-from untold.experiments.claims.result_set import read_result_set
-from untold.experiments.corpora import find_corpus
-from untold.experiments.evidence_files import write_evidence
-from untold.experiments.items.item_registry import ITEMS
-from untold.experiments.workshop import Plan, Workshop
+from untold.lab.claims import CLAIMS, read_result_set
+from untold.lab.corpora import find_corpus
+from untold.lab.pages import write_evidence
+from untold.lab.registry import ITEMS
+from untold.lab.runner import Plan, Workshop
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from untold.experiments.items.stress_items import join_lines, join_parts
+from untold.lab.long_and_noisy import join_lines, join_parts
 
 
 def pairs(count):

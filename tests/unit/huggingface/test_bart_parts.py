@@ -9,13 +9,16 @@ from huggingface_toys import FAMILIES, make_model, make_tokenizer, with_past_fut
 from same_steps import assert_same_steps
 from untold.config import DecodeConfig
 from untold.corpus.batching import pad_rows
-from untold.decoding import Sentences, search
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
-from untold.huggingface.huggingface_folder import wrap_model
-from untold.huggingface.transformers_extra import quiet
-from untold.native import load
-from untold.prepared import PreparedModel, prepare, prepared_routing, prepared_stack
-from untold.prepared import prepared_transformer as transformer_module
+from untold.huggingface.folder import wrap_model
+from untold.huggingface.optional import quiet
+from untold.inference import routing as prepared_routing
+from untold.inference import transformer as prepared_stack
+from untold.inference import transformer as transformer_module
+from untold.inference.kernels import load
+from untold.inference.model import PreparedModel, prepare
 
 BARTS = [family for family in FAMILIES if not family.startswith("t5")]
 

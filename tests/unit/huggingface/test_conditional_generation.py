@@ -24,9 +24,11 @@ from pretrained_toys import (
     without_dropout,
 )
 from untold.errors import UntoldError
-from untold.huggingface.pretrained.conditional_generation import PastFutureForConditionalGeneration
-from untold.huggingface.pretrained.coverage_cache import CoverageLayer
-from untold.huggingface.transformers_extra import import_transformers, quiet
+from untold.huggingface.generation_past_future import (
+    CoverageLayer,
+    PastFutureForConditionalGeneration,
+)
+from untold.huggingface.optional import import_transformers, quiet
 from untold.models.past_future import PastFuture
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import TrainedModel, load_model

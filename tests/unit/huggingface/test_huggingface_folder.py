@@ -17,11 +17,12 @@ from huggingface_toys import (
     wrapped,
 )
 from untold.config import DecodeConfig, TrainConfig
-from untold.decoding import Sentences, search
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
-from untold.huggingface.huggingface_backbone import HuggingFaceBackbone
-from untold.huggingface.huggingface_folder import wrap_model
-from untold.huggingface.transformers_extra import import_transformers
+from untold.huggingface.backbone import HuggingFaceBackbone
+from untold.huggingface.folder import wrap_model
+from untold.huggingface.optional import import_transformers
 from untold.models.build import build_model_for
 from untold.models.seq2seq import CoveringState
 from untold.storage.model_directory import TrainedModel, load_model, save_model

@@ -9,8 +9,8 @@ from fuzz.in_process import run_in_process
 from huggingface_toys import FAMILIES, LINES, save_folder
 from pretrained_toys import talking
 from toys import weights
-from untold.huggingface.transformers_extra import quiet
-from untold.prepared.linear_layouts import has_int8
+from untold.huggingface.optional import quiet
+from untold.inference.linear import has_int8
 from untold.storage.model_directory import load_model
 from untold.translator import load
 

@@ -4,9 +4,9 @@ import pytest
 
 from huggingface_toys import FAMILIES, languages, make_tokenizer, wrapped
 from untold.corpus.tokenizer import Tokenizers
-from untold.corpus.word_spans import display_spans, span_text, word_spans
+from untold.corpus.words import display_spans, span_text, word_spans
 from untold.errors import UntoldError
-from untold.huggingface.huggingface_tokenizer import HuggingFaceTokenizers, TokenizerUse
+from untold.huggingface.tokenizer import HuggingFaceTokenizers, TokenizerUse
 
 TEXT = "the naïve cat sees 日本 🙂 ."
 

@@ -10,9 +10,9 @@ import torch
 from huggingface_toys import FAMILIES, languages, make_model, make_tokenizer, save_folder
 from pretrained_toys import TEXTS, build, logits, shared, talkative, talking
 from untold.errors import UntoldError
-from untold.huggingface.pretrained.conditional_generation import PastFutureForConditionalGeneration
-from untold.huggingface.pretrained.pretrained_folder import complete_folder
-from untold.huggingface.transformers_extra import import_transformers, quiet
+from untold.huggingface.generation_past_future import PastFutureForConditionalGeneration
+from untold.huggingface.modeling_past_future import complete_folder
+from untold.huggingface.optional import import_transformers, quiet
 from untold.storage.model_directory import load_model
 from untold.translator import load
 

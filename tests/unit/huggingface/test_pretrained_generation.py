@@ -6,7 +6,7 @@ import torch
 from huggingface_toys import FAMILIES, make_model
 from pretrained_toys import build, inputs, talking
 from untold.errors import UntoldError
-from untold.huggingface.pretrained.coverage_cache import CoverageLayer
+from untold.huggingface.generation_past_future import CoverageLayer
 
 SHORT = {"max_new_tokens": 7, "return_dict_in_generate": True}
 WAYS = {

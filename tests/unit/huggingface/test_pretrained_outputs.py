@@ -8,7 +8,7 @@ import torch
 from huggingface_toys import FAMILIES, make_model, make_tokenizer
 from pretrained_toys import TEXTS, build, inputs, talking
 from untold.errors import UntoldError
-from untold.huggingface.folded_attention import FOLDED
+from untold.huggingface.backbone import FOLDED
 
 INNER = [
     *("encoder_attentions", "decoder_attentions", "cross_attentions"),

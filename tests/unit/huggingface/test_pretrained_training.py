@@ -6,10 +6,10 @@ import torch
 from huggingface_toys import FAMILIES, save_folder
 from pretrained_toys import build, inputs, logits, make_trainer, talkative
 from untold.errors import UntoldError
-from untold.huggingface.pretrained.conditional_generation import PastFutureForConditionalGeneration
-from untold.huggingface.transformers_extra import quiet
+from untold.huggingface.generation_past_future import PastFutureForConditionalGeneration
+from untold.huggingface.optional import quiet
 from untold.storage.model_directory import load_model
-from untold.training.losses.ends_loss import ends_loss
+from untold.training.losses.links import ends_loss
 
 
 @pytest.fixture(params=FAMILIES)

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 from huggingface_toys import FAMILIES, languages, make_model, make_tokenizer, save_folder
 from pretrained_toys import TEXTS, build, inputs, logits, shared, talkative, talking
 from untold.errors import UntoldError
-from untold.huggingface.huggingface_folder import read_folder, wrap_model
-from untold.huggingface.pretrained.conditional_generation import PastFutureForConditionalGeneration
-from untold.huggingface.transformers_extra import quiet
+from untold.huggingface.folder import read_folder, wrap_model
+from untold.huggingface.generation_past_future import PastFutureForConditionalGeneration
+from untold.huggingface.optional import quiet
 from untold.storage.model_directory import load_model
 
 CUTTING = ("marian", "marian, two vocabularies", "m2m100")  # their tokenizers cut what is added

@@ -7,10 +7,10 @@ import torch
 from numpy_rnmt import NumpyRnmt
 from toys import SHAPES, toy_batch, toy_model
 from untold.config import ModelConfig
-from untold.models.attention_coverage import LinguisticCoverage
 from untold.models.backbone import Widths
 from untold.models.build import build_model
-from untold.training.warm_start import warm_start
+from untold.models.rnmt import LinguisticCoverage
+from untold.training.run import warm_start
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 KINDS = ["linguistic", "neural"]

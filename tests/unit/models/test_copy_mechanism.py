@@ -18,12 +18,12 @@ from toys import (
     toy_model,
 )
 from untold.config import ModelConfig
-from untold.decoding import score_pairs
+from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
 from untold.models.build import build_model
 from untold.models.copy_mechanism import GATE_BIAS, Copied, CopyLayer
-from untold.training.warm_start import warm_start
+from untold.training.run import warm_start
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 SMALL = {"d_model": 44, "d_ffn": 19, "heads": 11, "encoder_layers": 2, "decoder_layers": 3}

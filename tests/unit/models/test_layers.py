@@ -8,13 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from untold.models import layers
-from untold.models.layers import (
-    Dropout,
-    FeedForward,
-    PositionalEmbedding,
-    attend,
-    sigmoid_scores,
-)
+from untold.models.layers import Dropout, FeedForward, PositionalEmbedding, attend, sigmoid_scores
 
 MANY = (101, 103, 107)  # values that a frequency is taken over
 

@@ -6,14 +6,15 @@ import torch.nn.functional as F
 
 from toys import SEPARATORS, SHAPES, separator, toy_batch, toy_model, words
 from untold.config import BACKBONES, DecodeConfig, ModelConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
 from untold.models.build import build_model
-from untold.models.capsule_routing import Reading
 from untold.models.past_future import PastFuture
-from untold.training.warm_start import warm_start
+from untold.models.routing import Reading
+from untold.training.run import warm_start
 
 D, C, FFN, J, FED = 44, 17, 19, 11, 5  # of toy models: width, of a capsule, capsules, those fed
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])

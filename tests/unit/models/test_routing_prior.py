@@ -5,7 +5,7 @@ import torch
 
 from toys import separator, toy_batch, toy_model, words
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import Reading, RoutingPrior
+from untold.models.routing import Reading, RoutingPrior
 
 B, S, T, D, C, O = 3, 5, 7, 13, 17, 11  # noqa: E741
 COUNTS = (2, 3, 6)

@@ -8,8 +8,10 @@ import torch
 
 from toys import toy_model, words
 from untold.config import DecodeConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Ensemble, Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.ensemble import Ensemble
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
 from untold.models.seq2seq import NO_SIGNALS, Outputs, Signals, Step
 from untold.translator import Translation

@@ -8,11 +8,8 @@ from dataclasses import replace
 import numpy as np
 from rich.console import Console
 
-from untold.introspection.copies import Copy
-from untold.introspection.pfrnn_explanation import PfrnnExplanation
-from untold.introspection.pfrnn_states import PfrnnStates
-from untold.introspection.share_explanation import ShareExplanation
-from untold.report.pictures import print_explanations
+from untold.explain.explanation import Copy, PfrnnExplanation, PfrnnStates, ShareExplanation
+from untold.explain.write import print_explanations
 
 Make = Callable[..., ShareExplanation]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from untold.checking.segment import Damage, Segment
+from untold.checking.segments import Damage, Segment
 from untold.commands.serve import _HOME as HOME
 from untold.commands.serve import _rules
 from untold.errors import UntoldError

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toys import toy_trained, write_corpus
-from untold.durable import new_directory
 from untold.errors import UntoldError, shorten
+from untold.files import new_directory
+from untold.storage.averaging import average_models
 from untold.storage.calibration import (
     SEGMENT_EVIDENCE,
     SHARE_EVIDENCE,
@@ -26,7 +27,6 @@ from untold.storage.calibration import (
     probability,
     reliability,
 )
-from untold.storage.checkpoint_averaging import average_models
 from untold.storage.model_directory import add_calibration, load_model, run_of, save_model
 
 WEIGHTS, BIAS = np.array([1.5, -1.0, 0.0]), -1.0

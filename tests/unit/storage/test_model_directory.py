@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from toys import fill, toy_config, toy_tokenizers, write_corpus
-from untold.durable import new_directory
 from untold.errors import UntoldError
+from untold.files import new_directory
 from untold.models.build import build_model
-from untold.storage.checkpoint_averaging import average_models, halve
+from untold.storage.averaging import average_models, halve
 from untold.storage.model_directory import (
     TrainedModel,
     find_model,
@@ -19,7 +19,7 @@ from untold.storage.model_directory import (
     save_model,
     step_directories,
 )
-from untold.storage.model_summary import summarise
+from untold.storage.summary import summarise
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from untold.config import load_config, parse_config
 from untold.errors import UntoldError
-from untold.storage.run_record import find_record, read_record, write_record
+from untold.storage.summary import find_record, read_record, write_record
 
 CONFIGS = sorted((Path(__file__).parents[3] / "configs").rglob("*.toml"))
 TABLE = "data.train={path='a.tsv',columns=['en','de']}"

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from toys import compute_losses, fill, toy_batch, toy_config, toy_tokenizers, weights
-from untold.durable import new_directory, remove_litter
 from untold.errors import UntoldError
+from untold.files import new_directory, remove_litter
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, find_model
 from untold.training.checkpoint import Checkpoints, restore_optimizer

@@ -5,7 +5,7 @@ import pytest
 from toys import checkpoint_contents, records
 from untold.errors import UntoldError
 from untold.storage.model_directory import load_model
-from untold.training.training_data import prepare_data
+from untold.training.data import prepare_data
 from untold.training.validation import validation_loss
 from untold.translator import Translator
 

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from toys import toy_config, write_corpus
-from untold.account import pair_account
+from untold.decoding import scoring as pair_account
 from untold.errors import UntoldError
+from untold.storage.averaging import average_models, last_checkpoints
 from untold.storage.calibration import Calibration
-from untold.storage.checkpoint_averaging import average_models, last_checkpoints
 from untold.storage.model_directory import find_model, load_model, save_model
-from untold.training import final_calibration
-from untold.training.reporter import Reporter
+from untold.training import validation as final_calibration
+from untold.training.log import Reporter
 from untold.training.run import RunOptions, train
 
 GDR = {"separator": {"kind": "gdr", "d_capsule": 3, "lexicon": 4}}

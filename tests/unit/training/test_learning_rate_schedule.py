@@ -5,7 +5,7 @@ import math
 import pytest
 
 from untold.config import TrainConfig
-from untold.training.learning_rate_schedule import learning_rate
+from untold.training.trainer import learning_rate
 
 
 def rate(step, reductions=0, **settings):

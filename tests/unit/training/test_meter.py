@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from untold.training.distributed import ProcessGroup
-from untold.training.meter import Meter, Update
+from untold.training.log import Meter, Update
 from untold.training.progress import UnloggedSums
 
 

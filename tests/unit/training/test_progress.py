@@ -5,13 +5,7 @@ import math
 import pytest
 
 from untold.config import TrainConfig
-from untold.training.progress import (
-    Progress,
-    Validation,
-    after_validation,
-    early_stopping,
-    is_over,
-)
+from untold.training.progress import Progress, Validation, after_validation, early_stopping, is_over
 
 
 def follow(values, **settings):

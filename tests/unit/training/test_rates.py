@@ -6,14 +6,13 @@ import torch
 
 from toys import checkpoint_contents, fill, toy_config, toy_tokenizers, words
 from untold.errors import UntoldError
+from untold.interruption import Interrupted
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted
-from untold.training.learning_rate_schedule import learning_rate
+from untold.training.log import NullReporter
 from untold.training.progress import Progress
-from untold.training.reporter import NullReporter
-from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
+from untold.training.trainer import Hooks, RunContext, Trainer, learning_rate, make_optimizer
 
 SHAPE = {"preset": "tiny", "d_model": 8, "d_ffn": 12, "heads": 2}
 SHAPE |= {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}

@@ -6,7 +6,7 @@ from toys import checkpoint_contents, records
 from untold.config import model_config_class
 from untold.errors import UntoldError
 from untold.storage.model_directory import load_model
-from untold.training import resume as module
+from untold.training import checkpoint as module
 
 GDR = {"kind": "gdr", "d_capsule": 3}
 MODELS = {

@@ -8,7 +8,7 @@ import sys
 from rich.console import Console
 
 from toys import records
-from untold.training.reporter import NullReporter, Reporter
+from untold.training.log import NullReporter, Reporter
 
 
 def plain():

@@ -6,7 +6,7 @@ import pytest
 
 from toys import checkpoint_contents, write_corpus
 from untold.errors import UntoldError
-from untold.training import resume
+from untold.training import checkpoint as resume
 
 
 def at(run, step):

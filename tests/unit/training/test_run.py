@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from toys import checkpoint_contents, lasting_records, records, toy_config, weights, write_corpus
-from untold.durable import new_directory
 from untold.errors import UntoldError
-from untold.storage.checkpoint_averaging import average_models, last_checkpoints
+from untold.files import new_directory
+from untold.storage.averaging import average_models, last_checkpoints
 from untold.storage.model_directory import load_model
 from untold.training.run import RunOptions, train
 
@@ -168,7 +168,7 @@ def test_a_damaged_checkpoint_is_passed_over_to_the_same_end(straight, start, tm
 
 
 def test_two_trainers_cannot_share_a_directory(start, tmp_path):
-    from untold.durable import lock_directory
+    from untold.files import lock_directory
 
     with lock_directory(tmp_path), pytest.raises(UntoldError, match="in use by process"):
         start(tmp_path)

@@ -5,7 +5,7 @@ import torch
 from toys import fill, toy_batch, toy_config, toy_tokenizers
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
-from untold.training.timed_updates import TimedUpdates
+from untold.training.trainer import TimedUpdates
 
 BATCH = toy_batch([(4, 6), (3, 5)])
 

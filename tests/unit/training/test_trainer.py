@@ -23,14 +23,13 @@ from toys import (
 from untold.config import TrainConfig
 from untold.corpus.batching import plan_epoch, plan_epoch_by_target
 from untold.errors import UntoldError
+from untold.interruption import Interrupted
 from untold.storage.model_directory import TrainedModel
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted
-from untold.training.learning_rate_schedule import learning_rate
+from untold.training.log import Reporter
 from untold.training.losses.objective import Objective, mixed_precision
 from untold.training.progress import Progress, Validation
-from untold.training.reporter import Reporter
-from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
+from untold.training.trainer import Hooks, RunContext, Trainer, learning_rate, make_optimizer
 
 
 class Pairs:

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from toys import toy_config, write_corpus
-from untold.corpus import corpus_text
+from untold.corpus import corpora as corpus_text
 from untold.corpus import tokenizer as tokenizer_module
-from untold.corpus.corpus_text import CorpusText
-from untold.corpus.readers import Pair
+from untold.corpus.corpora import CorpusText, Pair
 from untold.errors import UntoldError
-from untold.training import training_data as module
-from untold.training.training_data import prepare_data
+from untold.training import data as module
+from untold.training.data import prepare_data
 
 
 def prepare_tokenizers(config, run):

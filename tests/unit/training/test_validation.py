@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from toys import collate, compute_losses, fill, toy_config, toy_tokenizers
-from untold.evaluation.metrics import corpus_scores
+from untold.metrics.base import corpus_scores
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
-from untold.training.training_data import prepare_data
+from untold.training.data import prepare_data
 from untold.training.validation import auxiliary_loss, make_validator, validation_loss
 from untold.translator import Translator
 

@@ -12,7 +12,7 @@ import pytest
 from untold import web
 from untold.errors import CONTROLS
 from untold.web import ASSETS, asset
-from untold.web.inlining import inline_template, join_modules, module_imports
+from untold.web.pages import inline_template, join_modules, module_imports
 
 FOLDER = Path(str(files(web)))
 MODULES = sorted(name for name in ASSETS if name.endswith(".js"))

@@ -20,14 +20,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from untold.config import CorpusConfig
+from untold.corpus.corpora import Pair
 from untold.corpus.filters import Limits, has_too_many_words, reason_to_drop
-from untold.corpus.readers import Pair
 from untold.corpus.store import PairEncoder
 from untold.corpus.stream.shard_files import expand_corpus
 from untold.corpus.stream.shard_reader import describe_shard, read_shard
 from untold.errors import UntoldError
-
-__all__ = ["EncodingProcesses", "PairStream", "StreamWindow"]
 
 _CHUNK_PAIRS = 10_000  # pairs that are encoded at a time
 

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from untold.config import CorpusConfig
-from untold.corpus.corpus_text import CorpusText
-from untold.corpus.readers import Pair
+from untold.corpus.corpora import CorpusText, Pair
 from untold.corpus.stream.shard_reader import describe_shard, read_shard
-
-__all__ = ["SampledText"]
 
 
 class SampledText(CorpusText):

@@ -5,8 +5,6 @@ from pathlib import Path
 from untold.config import CorpusConfig
 from untold.errors import UntoldError
 
-__all__ = ["expand_corpus", "match_files"]
-
 
 def match_files(root: Path, name: str) -> list[str]:
     """Lists the files that a name or a pattern stands for, in the order of their names."""

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from untold.config import CorpusConfig
-from untold.corpus.readers import Pair, read_pairs
-from untold.corpus.tables import read_dataset
-
-__all__ = ["describe_shard", "read_shard"]
+from untold.corpus.corpora import Pair, read_dataset, read_pairs
 
 _EDGE_BYTES = 1 << 16  # of each end of a file: enough to notice that it was replaced
 _ROWS_KNOWN = 100  # rows of a hub's dataset by which it is known

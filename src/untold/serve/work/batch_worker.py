@@ -18,8 +18,6 @@ from untold.serve.service_limits import ServiceLimits
 from untold.serve.service_metrics import ServiceMetrics
 from untold.serve.work.job_queue import BatchJob, JobQueue, Slice, StreamJob
 
-__all__ = ["AbandonedError", "BatchWorker", "report_unexpected"]
-
 _MEMORY = 0.9  # how much the time of earlier jobs counts beside that of the last one
 
 

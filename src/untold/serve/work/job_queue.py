@@ -11,8 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from untold.serve.api_errors import ApiError, busy, not_ready
 
-__all__ = ["BatchJob", "BatchTask", "JobQueue", "Slice", "StreamJob"]
-
 _LONGEST_WAIT = 30  # seconds that a client is told to wait at most
 
 

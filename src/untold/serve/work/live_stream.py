@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from untold.account.word_figures import merge_assignments
-from untold.categories import CATEGORIES
-from untold.corpus.word_spans import display_spans
-from untold.introspection.sentence_sides import displayed_words
+from untold.checking.evidence import merge_assignments
+from untold.corpus.words import display_spans
+from untold.explain.explanation import displayed_words
+from untold.models.signals import CATEGORIES
 from untold.serve.service_metrics import ServiceMetrics
 from untold.serve.work.model_shelf import ServedModel
 from untold.serve.work.model_tasks import Decoding, found_records, translation_answer
 from untold.translator import Translation
-
-__all__ = ["LiveText", "StreamEvent", "kept_words", "live_events"]
 
 
 @dataclass(frozen=True)

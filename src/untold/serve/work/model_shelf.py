@@ -11,8 +11,6 @@ from untold.serve.api_errors import unfit
 from untold.storage.model_directory import load_model
 from untold.translator import Translator
 
-__all__ = ["ModelShelf", "ServedModel", "read_model_names"]
-
 _MOST_SETTINGS = 64  # translators with other settings that a model keeps; they share its weights
 _SAMPLE = "a"  # what a new model translates first, so that its first request does not wait
 

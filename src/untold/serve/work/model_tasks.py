@@ -4,26 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from untold.account.model_links import WordLink, link_displayed_words
-from untold.account.pair_account import AccountReader
-from untold.checking.checker import Checker
-from untold.checking.finding import CheckedSegment
-from untold.checking.segment import Segment
-from untold.introspection.explanation import Explanation, explain
-from untold.introspection.share_explanation import explain_translations
+from untold.alignment.model_links import WordLink, link_displayed_words
+from untold.checking.checker import CheckedSegment, Checker
+from untold.checking.segments import Segment
+from untold.decoding.scoring import AccountReader
+from untold.explain.explanation import Explanation, explain, explain_translations
 from untold.serve.service_metrics import ServiceMetrics
 from untold.serve.work.model_shelf import ServedModel
 from untold.translator import Translation, Translator
-
-__all__ = [
-    "CheckTask",
-    "Decoding",
-    "ExplainTask",
-    "TranslateTask",
-    "found_records",
-    "linked_records",
-    "translation_answer",
-]
 
 # Pairs that are read before streams have their turn again; time grows with the product of lengths.
 _PAIRS_AT_ONCE = 16

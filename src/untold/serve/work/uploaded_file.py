@@ -7,14 +7,11 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from untold.checking.segment import Damage, Segment
-from untold.checking.segment_readers import ReadOptions, read_segments
-from untold.errors import UntoldError, shorten
-from untold.failures import reason_and_cure
+from untold.checking.formats import read_segments
+from untold.checking.segments import Damage, ReadOptions, Segment
+from untold.errors import UntoldError, reason_and_cure, shorten
 from untold.serve.api_errors import ApiError, not_ready, unfit
 from untold.serve.service_limits import ServiceLimits
-
-__all__ = ["SUFFIXES", "read_uploaded"]
 
 # A compressed file could be a thousand times as large as what was sent: there is no .gz.
 SUFFIXES = (".po", ".pot", ".tmx", ".tsv", ".jsonl", ".xlf", ".xliff")

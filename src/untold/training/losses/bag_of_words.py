@@ -4,7 +4,7 @@
 
 State z_t has read y_<t and predicts y_t. The embeddings of a bag add up to one vector S_t, a
 running sum over the sentence, so the loss is N_t log Z_t - u_t . S_t and needs no (t, t) matrix.
-With train.vocabulary_share below one, Z_t is estimated: see models/kernels/word_sample.py.
+With train.vocabulary_share below one, Z_t is estimated: see models/translation_table.py.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from untold.config import TrainConfig
-from untold.models.kernels.word_sample import WordSample, draw_words
 from untold.models.layers import full_precision, widen
 from untold.models.past_future import Separated
 from untold.models.seq2seq import Seq2Seq
-from untold.training.losses.counterfactual import TargetWords
+from untold.models.translation_table import WordSample, draw_words
 from untold.training.losses.cross_entropy import weighted_log_partition
-from untold.training.losses.loss import LossContext, SeparationLoss
-
-__all__ = [
-    "BagOfWordsLoss",
-    "BagVocabulary",
-    "Bags",
-    "CounterfactualBagLoss",
-    "bag_loss",
-    "draw_vocabulary",
-    "mean_bag_loss",
-    "sentence_bags",
-]
+from untold.training.losses.loss import LossContext, SeparationLoss, TargetWords
 
 
 @dataclass(frozen=True)

@@ -28,18 +28,6 @@ from untold.models.layers import full_precision, widen
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.losses.loss import Loss, LossContext
 
-__all__ = [
-    "CrossEntropyLoss",
-    "Labels",
-    "copy_loss",
-    "label_smoothed_cross_entropy",
-    "plain_copy_loss",
-    "plain_cross_entropy",
-    "token_log_probs",
-    "translation_loss",
-    "weighted_log_partition",
-]
-
 # Rows whose logits exist at one time. Measured: fewer make more passes over the embedding's
 # gradient, more leave the processor's cache. The second bounds the memory of large vocabularies.
 _ROWS_AT_ONCE = 512

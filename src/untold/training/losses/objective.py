@@ -25,28 +25,18 @@ from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.registry import Registry
 from untold.training.losses.loss import Loss, LossContext
 
-__all__ = [
-    "LOSSES",
-    "Announce",
-    "Losses",
-    "Objective",
-    "auxiliary_ramp",
-    "check_loss_names",
-    "mixed_precision",
-]
-
 _SHIPPED = {
     "nll": "untold.training.losses.cross_entropy:CrossEntropyLoss",
     "bow": "untold.training.losses.bag_of_words:BagOfWordsLoss",
-    "ends": "untold.training.losses.ends_loss:EndsLoss",
-    "lexicon": "untold.training.losses.link_loss:TranslationTableLoss",
-    "links": "untold.training.losses.link_loss:LinkLoss",
-    "bca": "untold.training.losses.content_agreement:ContentAgreementLoss",
+    "ends": "untold.training.losses.links:EndsLoss",
+    "lexicon": "untold.training.losses.links:TranslationTableLoss",
+    "links": "untold.training.losses.links:LinkLoss",
+    "bca": "untold.training.losses.auxiliary:ContentAgreementLoss",
     "counterfactual": "untold.training.losses.bag_of_words:CounterfactualBagLoss",
-    "cut_links": "untold.training.losses.link_loss:CounterfactualLinkLoss",
-    "word_prediction": "untold.training.losses.word_prediction:WordPredictionLoss",
-    "past": "untold.training.losses.pfrnn_losses:PastLayerLoss",
-    "future": "untold.training.losses.pfrnn_losses:FutureLayerLoss",
+    "cut_links": "untold.training.losses.links:CounterfactualLinkLoss",
+    "word_prediction": "untold.training.losses.auxiliary:WordPredictionLoss",
+    "past": "untold.training.losses.auxiliary:PastLayerLoss",
+    "future": "untold.training.losses.auxiliary:FutureLayerLoss",
 }
 Announce = Callable[[Sequence[Sequence[Tensor]]], None]
 LOSSES: Registry[type[Loss]] = Registry("loss", "untold.losses", _SHIPPED)

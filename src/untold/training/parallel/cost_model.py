@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Cluster", "Layout", "UpdateShape", "fit_costs", "predict", "predict_layout"]
-
 
 @dataclass(frozen=True)
 class UpdateShape:

@@ -10,8 +10,8 @@ import pytest
 
 from toys import toy_config, toy_tokenizers, write_corpus
 from untold.config import CorpusConfig
-from untold.corpus.codec import TextCodec
-from untold.corpus.corpus_text import CorpusText
+from untold.corpus.batching import TextCodec
+from untold.corpus.corpora import CorpusText
 from untold.corpus.filters import Limits
 from untold.corpus.stream import pair_stream
 from untold.corpus.stream.pair_stream import PairStream

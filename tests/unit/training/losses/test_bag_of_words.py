@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from toys import EOS, PAD, collate
-from untold.models.kernels.word_sample import draw_words
+from untold.models.translation_table import draw_words
 from untold.training.losses import cross_entropy as losses
 from untold.training.losses.bag_of_words import BagVocabulary, bag_loss, sentence_bags
-from untold.training.losses.counterfactual import TargetWords
 from untold.training.losses.cross_entropy import weighted_log_partition
+from untold.training.losses.loss import TargetWords
 
 V = 13
 # What is in the bags of step t of the words y, EOS among them.

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from untold.models.backbone import Widths
-from untold.models.capsule_routing import Routed
 from untold.models.past_future import Heads, Separated
-from untold.training.losses.content_agreement import content_loss, running_means
+from untold.models.routing import Routed
+from untold.training.losses.auxiliary import content_loss, running_means
 
 B, T, D, P, F = 3, 7, 5, 2, 11
 LENGTHS = (7, 1, 4)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from toys import BOS, EOS, PAD, collate
 from untold.training.losses.bag_of_words import sentence_bags
-from untold.training.losses.counterfactual import delete_spans
+from untold.training.losses.loss import delete_spans
 
 LENGTHS = st.lists(st.integers(0, 9), min_size=1, max_size=5)
 SEEDS = st.integers(0, 2**32)

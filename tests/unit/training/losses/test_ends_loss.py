@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from untold.training.losses.ends_loss import ends_loss
+from untold.training.losses.links import ends_loss
 
 SHARES = torch.tensor(
     [

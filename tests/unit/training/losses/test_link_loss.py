@@ -8,8 +8,8 @@ import torch
 
 from toys import collate
 from untold.models.translation_table import Links, TranslationTable, find_links
-from untold.training.losses.counterfactual import delete_spans
-from untold.training.losses.link_loss import links_loss
+from untold.training.losses.links import links_loss
+from untold.training.losses.loss import delete_spans
 
 PAIRS = [([5, 6, 7], [8, 9, 5]), ([9, 5], [6]), ([7], [])]  # ids without EOS
 

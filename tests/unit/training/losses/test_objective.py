@@ -12,16 +12,12 @@ import torch
 
 from toys import SEPARATORS, compute_losses, log_columns, separator, toy_batch, toy_model
 from untold.config import TrainConfig
-from untold.training.losses import (
-    bag_of_words,
-    content_agreement,
-    cross_entropy,
-    ends_loss,
-    link_loss,
-    loss,
-)
-from untold.training.losses.counterfactual import delete_spans
+from untold.training.losses import auxiliary as content_agreement
+from untold.training.losses import bag_of_words, cross_entropy, loss
+from untold.training.losses import links as ends_loss
+from untold.training.losses import links as link_loss
 from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
+from untold.training.losses.loss import delete_spans
 from untold.training.losses.objective import auxiliary_ramp
 
 BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])

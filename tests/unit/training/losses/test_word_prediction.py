@@ -18,13 +18,14 @@ from toys import (
     words,
 )
 from untold.config import DecodeConfig, ModelConfig, TrainConfig, parse_config
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, load_model, save_model
-from untold.storage.model_summary import count_parameters, summarise
-from untold.training.losses import word_prediction as module
+from untold.storage.summary import count_parameters, summarise
+from untold.training.losses import auxiliary as module
 
 BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])
 FUTURES = {

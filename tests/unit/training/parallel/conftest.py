@@ -3,7 +3,7 @@
 import pytest
 
 from toys import toy_config, write_corpus
-from untold.training.reporter import Reporter
+from untold.training.log import Reporter
 from untold.training.run import RunOptions, train
 
 

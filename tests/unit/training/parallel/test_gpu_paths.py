@@ -17,7 +17,7 @@ from untold.config import TrainConfig
 from untold.errors import UntoldError
 from untold.models import transformer
 from untold.training import run
-from untold.training.parallel.compiled_layers import compile_layers
+from untold.training.distributed import compile_layers
 from untold.training.run import RunOptions, train
 
 

@@ -11,8 +11,7 @@ from jobs import newest
 from ranks import run_ranks
 from toys import checkpoint_contents, lasting_records
 from untold.training import trainer
-from untold.training.distributed import ProcessGroup
-from untold.training.parallel.gradient_buckets import GradientBuckets
+from untold.training.distributed import GradientBuckets, ProcessGroup
 
 SMALL = 700  # bytes of a bucket: the toys have dozens
 

@@ -9,8 +9,8 @@ import torch
 
 from ranks import run_ranks, standard_error
 from untold.errors import UntoldError
+from untold.training import peer_watch
 from untold.training.distributed import ProcessGroup
-from untold.training.parallel import peer_watch
 
 CPU = torch.device("cpu")
 SECONDS = 10  # on a busy machine; the process group's own timeout is 30 minutes

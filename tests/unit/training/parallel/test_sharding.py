@@ -11,13 +11,13 @@ from safetensors.torch import load_file
 from jobs import newest
 from ranks import run_ranks
 from toys import records, toy_config
-from untold.durable import verify_directory
 from untold.errors import UntoldError
+from untold.files import verify_directory
 from untold.storage.model_directory import load_model
 from untold.training.checkpoint import OPTIMIZER_SHARDS
-from untold.training.losses.counterfactual import delete_spans
-from untold.training.parallel.sharding import check_sharding
+from untold.training.losses.loss import delete_spans
 from untold.training.run import RunOptions, train
+from untold.training.sharding import check_sharding
 
 SHARED = {"shard": True, "counterfactual": 0.25, "accumulate": 3, "batch_tokens": 60}
 

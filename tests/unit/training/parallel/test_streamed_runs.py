@@ -8,9 +8,9 @@ import pytest
 from jobs import newest
 from ranks import run_ranks
 from toys import checkpoint_contents, lasting_records, records, toy_config, write_corpus
-from untold.corpus.codec import TextCodec
+from untold.corpus.batching import TextCodec
 from untold.corpus.tokenizer import Tokenizers
-from untold.training.reporter import Reporter
+from untold.training.log import Reporter
 from untold.training.run import RunOptions, train
 
 WINDOW = 17

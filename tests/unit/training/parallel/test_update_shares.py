@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from jobs import newest
 from ranks import run_ranks
 from toys import records
-from untold.training.parallel.update_shares import advise_shares
+from untold.training.update_shares import advise_shares
 
 
 @pytest.mark.parametrize("batches", [1, 2, 5, 24, 25])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from toys import fill, words
-from untold.training.sequence.critics import Critic, Discriminator, adequacy_loss
+from untold.training.sequence.estimators import Critic, Discriminator, adequacy_loss
 
 
 def test_the_critic_starts_at_one_half_and_leaves_the_model_alone():

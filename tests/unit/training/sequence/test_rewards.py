@@ -7,10 +7,11 @@ from types import ModuleType
 import pytest
 import sacrebleu
 
-from untold.alignment.aligner import Aligner, train_aligner
+from untold.alignment.aligners import Aligner, train_aligner
 from untold.config import AlignerConfig, SequenceConfig
 from untold.errors import UntoldError
-from untold.training.sequence.rewards import gleu, make_reward, rouge_l
+from untold.metrics.text_metrics import gleu, rouge_l
+from untold.training.sequence.samples import make_reward
 
 REFERENCES = ["the cat sat on the mat .", "a b c d e", "Das ist gut .", "one"]
 TRANSLATIONS = ["the the cat sat on mat .", "b a c e", "Das ist gut .", "two"]

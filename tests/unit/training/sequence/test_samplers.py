@@ -7,9 +7,10 @@ import torch
 
 from toys import BOS, EOS, PAD, toy_batch, toy_model
 from untold.config import DecodeConfig, SequenceConfig
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
-from untold.training.sequence.samplers import collect, draw_greedy, draw_samples
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
+from untold.training.sequence.samples import collect, draw_greedy, draw_samples
 
 BATCH = toy_batch([(5, 3), (2, 7), (3, 1)])
 LONGEST = 7

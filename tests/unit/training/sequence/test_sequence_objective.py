@@ -8,8 +8,8 @@ import torch
 from toys import collate, compute_losses, fill, separator, toy_config, toy_tokenizers
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
-from untold.training.sequence.samplers import draw_greedy, draw_samples
-from untold.training.sequence.sequence_objective import SequenceObjective
+from untold.training.sequence.objective import SequenceObjective
+from untold.training.sequence.samples import draw_greedy, draw_samples
 
 KINDS = {
     "mean": {"kind": "reinforce"},

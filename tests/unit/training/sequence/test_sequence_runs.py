@@ -10,16 +10,16 @@ import torch
 from toys import checkpoint_contents, records, weights
 from untold.corpus.batching import PairsInMemory
 from untold.corpus.store import open_store
-from untold.durable import new_directory
 from untold.errors import UntoldError
+from untold.files import new_directory
+from untold.interruption import Interrupted
 from untold.storage.model_directory import load_model, read_tensors
 from untold.training import trainer
 from untold.training.distributed import ProcessGroup
-from untold.training.interruption import Interrupted
+from untold.training.log import NullReporter
 from untold.training.losses.objective import Objective
 from untold.training.progress import Progress
-from untold.training.reporter import NullReporter
-from untold.training.sequence.sequence_objective import SequenceObjective
+from untold.training.sequence.objective import SequenceObjective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 STEPS = {"steps": 3, "save_every": 3, "log_every": 1, "batch_tokens": 30}

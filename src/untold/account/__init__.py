@@ -1,1 +1,0 @@
-"""The account of a translation: which source words were told, which target words are explained."""

@@ -1,6 +1,0 @@
-"""The three categories of a source word, in the order of the last axis of all assignments."""
-
-__all__ = ["CATEGORIES", "FUTURE", "PAST", "REDUNDANT"]
-
-CATEGORIES = ("past", "future", "redundant")
-PAST, FUTURE, REDUNDANT = range(len(CATEGORIES))

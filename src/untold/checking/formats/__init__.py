@@ -1,1 +1,0 @@
-"""Reads one format of translations a module; untold.checking.segment_readers chooses among them."""

@@ -1,0 +1,86 @@
+"""`untold average` averages checkpoints.
+
+`untold info` describes a model.
+
+`untold score` prints the log-probabilities of given translations.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untold.commands.options import (
+    AsJson,
+    Model,
+    Settings,
+    load_translator,
+    number_option,
+    say_outputs_if_stopped,
+)
+from untold.interruption import say_if_stopped
+from untold.progress_bar import task
+
+
+def average(
+    run: Annotated[Path, typer.Argument(help="A training run.")],
+    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    last: Annotated[int, number_option(1, 1000, "How many of the newest checkpoints.")] = 5,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store numbers of 16 bits: half the size.")
+    ] = False,
+) -> None:
+    """Average the weights of a run's last checkpoints into one model."""
+    from untold.storage.averaging import average_models, halve, last_checkpoints
+    from untold.storage.model_directory import save_model
+
+    say_outputs_if_stopped(out)
+    paths = last_checkpoints(run, last)
+    averaged = average_models(paths)
+    save_model(out, halve(averaged) if half else averaged)
+    print(f"{out}: the mean of {', '.join(path.name for path in paths)}")
+
+
+def info(model: Model, as_json: AsJson = False) -> None:
+    """Say what a model is: its shape, size, vocabulary and settings."""
+    from untold.storage.model_directory import load_model
+    from untold.storage.summary import summarise
+
+    say_outputs_if_stopped()
+    summary = summarise(load_model(model), model)
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False))
+        return
+    for name, value in summary.items():
+        print(f"{name}: {value}")
+
+
+def score(
+    model: Model,
+    source: Annotated[Path, typer.Option(help="Source text, a line each.")],
+    target: Annotated[Path, typer.Option(help="Its translations, a line each.")],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print log p(target | source) of given pairs, a line each."""
+    from untold.corpus.text import read_parallel
+    from untold.explain.page import translation_record
+
+    # What scores contain, with --json.
+    penalties = ("length_penalty", "coverage_penalty", "coverage_source", "tell_all")
+    used = ("batch_tokens", *(penalties if as_json else ()))
+    translator = load_translator(model, settings, used)
+    pairs = list(zip(*read_parallel(source, target), strict=True))
+    printed = 0
+    say_if_stopped(
+        lambda: f"{printed:,} of {len(pairs):,} scores were printed; run the same command again"
+    )
+    with task("scoring", len(pairs)) as begun:
+        scored = translator.with_progress(begun.advance).score(pairs)
+    for each in scored:
+        if as_json:
+            print(json.dumps(translation_record(each), ensure_ascii=False))
+        else:
+            print(f"{each.log_probability:.4f}")
+        printed += 1

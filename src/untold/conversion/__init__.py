@@ -1,1 +1,0 @@
-"""Models of other programs become untold's own, and untold's become those of other programs."""

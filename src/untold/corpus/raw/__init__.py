@@ -1,1 +1,0 @@
-"""Readers of corpora in the files that their publishers ship."""

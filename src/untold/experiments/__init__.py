@@ -1,1 +1,0 @@
-"""The paper's evidence: every table and figure by one command each."""

@@ -1,0 +1,1 @@
+"""Exports of trained models: transformers, CTranslate2, ONNX."""

@@ -1,0 +1,1 @@
+"""Models laid out for translation on CPUs, with kernels in C where they compile."""

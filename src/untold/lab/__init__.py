@@ -1,0 +1,1 @@
+"""The paper's laboratory: systems, corpora, tables, figures and claims. Nothing else imports it."""

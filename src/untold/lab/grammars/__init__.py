@@ -1,0 +1,1 @@
+"""Synchronous grammars that generate sentence pairs with known word links."""

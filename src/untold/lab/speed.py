@@ -1,0 +1,88 @@
+"""Races trained models against each other, in training and in translating."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from untold.corpus.batching import PairsInMemory, plan_epoch
+from untold.errors import UntoldError
+from untold.metrics.significance import ParallelText
+from untold.metrics.speed import Speed, measure_speeds
+from untold.metrics.text_metrics import split_for_rouge
+from untold.training.trainer import TimedUpdates
+from untold.translator import Translator
+
+# One round of the race translates this many sentences in batches of this size, and trains on this
+# many batches.
+_SENTENCES, _BATCH, _UPDATES = 48, 8, 2
+
+Racers = Mapping[str, Translator]
+
+
+@dataclass(frozen=True)
+class RunSpeeds:
+    """The speeds of models by name; the first one is the baseline."""
+
+    training: dict[str, Speed]
+    decoding: dict[str, Speed]
+
+
+def race_runs(racers: Racers, test: ParallelText, rounds: int) -> RunSpeeds:
+    """Lets models take turns on the sentences of a test set."""
+    decoding = _decoding(racers, test, rounds)  # first, because training changes the weights
+    return RunSpeeds(_training(racers, test, rounds), decoding)
+
+
+def _decoding(racers: Racers, test: ParallelText, rounds: int) -> dict[str, Speed]:
+    """Measures generated words per second on sentences from all over the test set."""
+    sources = [source for source, _ in _whole_pairs(test)]
+    sources = sources[:: max(1, len(sources) // _SENTENCES)][:_SENTENCES]
+    jobs = [sources[first : first + _BATCH] for first in range(0, len(sources), _BATCH)]
+
+    def contender(translator: Translator) -> Callable[[list[str]], float]:
+        return lambda texts: sum(
+            len(split_for_rouge(each.text)) for each in translator.translate(texts)
+        )
+
+    return measure_speeds({name: contender(each) for name, each in racers.items()}, jobs, rounds)
+
+
+def _training(racers: Racers, test: ParallelText, rounds: int) -> dict[str, Speed]:
+    """Measures target tokens per second of updates on the same pairs.
+
+    All racers train on the batches that the baseline's train.batch_tokens gives.
+    """
+    texts = _whole_pairs(test)
+    pairs = {name: _ids(translator, texts) for name, translator in racers.items()}
+    baseline = next(iter(racers.values())).models[0].config
+    first = PairsInMemory(next(iter(pairs.values())))
+    plan = plan_epoch(first, baseline.train.batch_tokens, seed=1, epoch=0)
+    chosen = [plan.indices(number) for number in range(min(_UPDATES, len(plan)))]
+    batches = {
+        name: [
+            racers[name].codec.batch([own[index] for index in indices], indices)
+            for indices in chosen
+        ]
+        for name, own in pairs.items()
+    }
+
+    def contender(name: str) -> Callable[[int], float]:
+        update, own = TimedUpdates(racers[name].models[0]), batches[name]
+        return lambda number: update(own[number])
+
+    return measure_speeds({name: contender(name) for name in racers}, range(len(chosen)), rounds)
+
+
+def _whole_pairs(test: ParallelText) -> list[tuple[str, str]]:
+    pairs = zip(test.sources, test.references, strict=True)
+    found = [pair for pair in pairs if all(text.strip() for text in pair)]
+    if not found:
+        raise UntoldError(f"test set {test.name} has no text to measure speeds on: use --no-speed")
+    return found
+
+
+def _ids(
+    translator: Translator, texts: Sequence[tuple[str, str]]
+) -> list[tuple[list[int], list[int]]]:
+    """Encodes pairs as the model reads them and cuts them to its maximal length."""
+    most = translator.data.max_tokens
+    return [(s[:most], t[:most]) for s, t in translator.codec.encode_pairs(texts)]

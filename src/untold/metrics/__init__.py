@@ -1,0 +1,1 @@
+"""Scores of translations, of coverage and of separation, and their significance."""

@@ -1,1 +1,0 @@
-"""Draws explanations and comparisons: terminal tables, pictures, HTML pages and JSON."""

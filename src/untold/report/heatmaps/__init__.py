@@ -1,1 +1,0 @@
-"""Figures of past, future and redundant: panels for short sentences, overviews of long ones."""

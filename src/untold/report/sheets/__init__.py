@@ -1,1 +1,0 @@
-"""Shows adequacy sheets: the page that raters fill in, and the table of their ratings."""
