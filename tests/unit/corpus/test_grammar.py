@@ -284,7 +284,8 @@ def test_pairs_do_not_depend_on_the_hash_seed(tmp_path):
     file = tmp_path / "docs.grammar"
     file.write_text(documented(), encoding="utf-8")
     code = (
-        "import sys; from itertools import islice; from untold.lab.grammars.sampling import load_grammar;"
+        "import sys; from itertools import islice\n"
+        "from untold.lab.grammars.sampling import load_grammar\n"
         "print(list(islice(load_grammar(sys.argv[1]).stream(5), 40)))"
     )
     runs = {
