@@ -9,6 +9,7 @@ imports nothing heavy. The number of threads may change later: `ThreadKeeper` ch
 training. docs/threads.md describes the rule and how to measure it.
 
 Finds the control groups of this process, by which Linux limits processors, memory and tasks.
+Says where bf16 is computed in hardware; elsewhere it is imitated, a hundred times slower.
 
 Estimates the memory that models, training and search need, and refuses what cannot fit.
 
@@ -23,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ from untold.errors import UntoldError
 from untold.models.build import build_model
 
 ROOT = Path("/")
+_BF16 = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+_IMITATED = 4.0  # times as long as in 32 bits: far above noise, and far below imitation
 
 
 def cgroups(controller: str, root: Path = ROOT) -> Iterator[Path]:
@@ -459,3 +463,38 @@ def _shape(config: ModelConfig, vocabularies: Vocabularies) -> str:
 
 def _width(config: ModelConfig) -> int:
     return getattr(config, "d_model", 0)
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Refuses bf16 on a device that would imitate it."""
+    if precision != "bf16" or _relative_time(device) < _IMITATED:
+        return
+    where = "GPU" if device.type == "cuda" else "CPU"
+    raise UntoldError(
+        'train.precision = "bf16" needs a GPU, or a CPU with AVX512_BF16 or AMX, that computes in '
+        f'bf16, and this {where} does not: use "fp32", or "auto", which takes the faster one'
+    )
+
+
+def choose_precision(device: torch.device) -> str:
+    """Returns bf16 if the device computes it in hardware and is faster so, else fp32."""
+    return "bf16" if _relative_time(device) < 1.0 else "fp32"
+
+
+def _relative_time(device: torch.device) -> float:
+    """Measures how long a product takes in bf16, as a multiple of the same one in 32 bits."""
+    if device.type == "cuda":
+        return 0.0 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.inf
+    if not any(getattr(torch.cpu, name, bool)() for name in _BF16):
+        return torch.inf
+    return _product_seconds(torch.bfloat16) / _product_seconds(torch.float32)
+
+
+def _product_seconds(dtype: torch.dtype) -> float:
+    """Times the product of a small layer: the best of a few, after one that sets it up."""
+    states, weight = torch.ones(512, 256, dtype=dtype), torch.ones(256, 256, dtype=dtype)
+    times = []
+    for _ in range(4):
+        states @ weight
+        times.append(time.perf_counter())
+    return min(later - earlier for earlier, later in pairwise(times))

@@ -199,8 +199,8 @@ class TrainConfig(Section):
     """Checkpoints that are kept."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads that torch computes with; unset, untold chooses and changes them."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """The precision of training; bf16 needs a GPU."""
+    precision: Literal["fp32", "bf16", "auto"] = "fp32"
+    """The precision of training; bf16 needs hardware for it, auto takes bf16 where it is faster."""
     compile: bool = False
     """Whether torch.compile makes kernels for the layers of a Transformer; needs a GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

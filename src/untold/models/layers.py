@@ -110,11 +110,37 @@ def attend(
     mask: Bool[Tensor, "r 1 1 s"] | None,
 ) -> tuple[Float[Tensor, "r k q e"], Float[Tensor, "r q s"]]:
     """Computes dot-product attention and returns its weights, averaged over heads, beside it."""
+    weights = _attention_weights(queries, keys, mask)
+    return weights.to(values.dtype) @ values, weights.mean(1)
+
+
+def fused_attention(
+    heads: tuple[Float[Tensor, "r k q e"], Float[Tensor, "r k s e"], Float[Tensor, "r k s e"]],
+    mask: Bool[Tensor, "r 1 1 s"] | None,
+    dropout: float,
+    *,
+    causal: bool = False,
+) -> Float[Tensor, "r k q e"]:
+    """Computes dot-product attention of (queries, keys, values) by torch's fused kernel.
+
+    In bf16 on CPUs that kernel is several times slower than plain products, which replace it there.
+    """
+    queries, keys, values = heads
+    if queries.dtype is not torch.bfloat16 or queries.device.type != "cpu":
+        return F.scaled_dot_product_attention(
+            queries, keys, values, mask, dropout, is_causal=causal
+        )
+    if causal:
+        mask = torch.ones(queries.shape[2], keys.shape[2], dtype=torch.bool).tril()
+    weights = _attention_weights(queries, keys, mask).to(values.dtype)
+    return F.dropout(weights, dropout) @ values
+
+
+def _attention_weights(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
     scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
-    weights = scores.softmax(-1)
-    return weights @ values, weights.mean(1)
+    return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 
 class FeedForward(nn.Module):

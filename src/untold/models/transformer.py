@@ -26,7 +26,7 @@ from untold.models.backbone import (
     Widths,
     as_norm,
 )
-from untold.models.layers import Dropout, FeedForward, PositionalEmbedding, attend
+from untold.models.layers import Dropout, FeedForward, PositionalEmbedding, attend, fused_attention
 
 # A full cache grows by this many positions, so that most steps need not move it.
 _ROOM = 8
@@ -320,7 +320,7 @@ class SelfAttention(nn.Module):
             for part in self.qkv(x).chunk(3, dim=-1)
         )
         p = self.attention_dropout if self.training else 0.0
-        context = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal=causal)
+        context = fused_attention((q, k, v), mask, p, causal=causal)
         return self.out(context.transpose(1, 2).flatten(2))
 
     def step(
@@ -364,7 +364,7 @@ class CrossAttention(nn.Module):
             context, weights = attend(queries, keys, values, mask)
         else:
             p = self.attention_dropout if self.training else 0.0
-            context, weights = F.scaled_dot_product_attention(queries, keys, values, mask, p), None
+            context, weights = fused_attention((queries, keys, values), mask, p), None
         return self.out(context.transpose(1, 2).flatten(2)), weights
 
 

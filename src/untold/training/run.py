@@ -22,8 +22,10 @@ from untold.files import lock_directory, remove_litter, write_file
 from untold.hardware import (
     ThreadKeeper,
     Vocabularies,
+    check_precision,
     check_threads,
     check_training,
+    choose_precision,
     is_ours_to_choose,
 )
 from untold.interruption import Interrupted, stop_signals
@@ -158,6 +160,7 @@ class TrainResult:
 def train(config: Config, options: RunOptions, reporter: Reporter | None = None) -> TrainResult:
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = _device(config)
+    check_precision(config.train.precision, device)
     if config.train.compile:
         check_compilation(device)
     record = read_record(options.out)
@@ -198,7 +201,7 @@ def _train(
     checkpoint, init = _find_start(config, options, checkpoints, context)
     other = None if checkpoint is not None or init is None else _load_init(config, init)
     known = _tokenizers_of_weights(checkpoint, other)
-    config = _take_over(config, checkpoint, other)
+    config = _settle_precision(_take_over(config, checkpoint, other), processes, device)
     data = _prepare_data(config, known, options.out, context, device)
     facts = run_facts(config, data, processes.world_size)
     if checkpoint is not None:
@@ -296,9 +299,25 @@ def _load_init(config: Config, init: Path) -> TrainedModel:
 
 def _take_over(config: Config, checkpoint: Checkpoint | None, other: TrainedModel | None) -> Config:
     """Completes the settings by what only the weights to start from can tell."""
-    if checkpoint is not None:
-        return config.starting_from(read_config(checkpoint.directory).model)
-    return config if other is None else config.starting_from(other.config.model)
+    if checkpoint is None:
+        return config if other is None else config.starting_from(other.config.model)
+    before = read_config(checkpoint.directory)
+    if config.train.precision == "auto":  # another choice would change the numbers of the run
+        config = _with_precision(config, before.train.precision)
+    return config.starting_from(before.model)
+
+
+def _settle_precision(config: Config, processes: ProcessGroup, device: torch.device) -> Config:
+    """Chooses the precision if it is left open: the same one in all processes."""
+    if config.train.precision != "auto":
+        check_precision(config.train.precision, device)
+        return config
+    return _with_precision(config, processes.broadcast(choose_precision(device)))
+
+
+def _with_precision(config: Config, precision: str) -> Config:
+    train = config.train.model_copy(update={"precision": precision})
+    return config.model_copy(update={"train": train})
 
 
 def _patience(context: RunContext) -> AbstractContextManager[object]:
@@ -412,10 +431,6 @@ def _device(config: Config) -> torch.device:
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UntoldError('train.device = "cuda": torch sees no GPU here; use "cpu" or "auto"')
     use_cuda = wanted != "cpu" and torch.cuda.is_available()
-    if config.train.precision == "bf16" and not (use_cuda and torch.cuda.is_bf16_supported()):
-        raise UntoldError(
-            'train.precision = "bf16" needs a GPU that computes in bf16; use "fp32" here'
-        )
     if not use_cuda:
         return torch.device("cpu")
     torch.cuda.set_device(ProcessGroup.local_rank())

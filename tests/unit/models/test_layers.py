@@ -8,7 +8,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from untold.models import layers
-from untold.models.layers import Dropout, FeedForward, PositionalEmbedding, attend, sigmoid_scores
+from untold.models.layers import (
+    Dropout,
+    FeedForward,
+    PositionalEmbedding,
+    attend,
+    fused_attention,
+    sigmoid_scores,
+)
 
 MANY = (101, 103, 107)  # values that a frequency is taken over
 
@@ -122,3 +129,28 @@ def test_additive_scores_are_their_formula_however_they_are_tiled(tile, monkeypa
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_bf16_is_that_in_32_bits_but_for_rounding(causal):
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((2, 3, 7, 5), (2, 3, 7 if causal else 11, 5), (2, 3, 7 if causal else 11, 5))
+    wide = [torch.randn(shape, generator=generator, requires_grad=True) for shape in shapes]
+    narrow = [tensor.detach().bfloat16().requires_grad_() for tensor in wide]
+    mask = None if causal else (torch.arange(11) < torch.tensor([[11], [4]]))[:, None, None, :]
+    contexts = [fused_attention(tuple(heads), mask, 0.0, causal=causal) for heads in (wide, narrow)]
+    assert contexts[1].dtype is torch.bfloat16
+    torch.testing.assert_close(contexts[1].float(), contexts[0], rtol=0.02, atol=0.02)
+    for context in contexts:
+        context.float().square().sum().backward()
+    for one, other in zip(wide, narrow, strict=True):
+        torch.testing.assert_close(other.grad.float(), one.grad, rtol=0.1, atol=0.1)
+
+
+def test_attention_in_bf16_drops_weights():
+    ones = torch.ones(1, 1, 1000, 2, dtype=torch.bfloat16)
+    heads = (ones[:, :, :500], ones, ones)
+    assert bool((fused_attention(heads, None, 0.0) == 1).all())
+    context = fused_attention(heads, None, 0.5).float()
+    assert 0.9 < float(context.mean()) < 1.1
+    assert float(context.std()) > 0.01

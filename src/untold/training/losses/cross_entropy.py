@@ -187,18 +187,21 @@ def _partition(
 
     `weigh(rows, log_z)` returns the weights of a chunk; None means one for each row. With
     x = exp(logits - max) and s = sum x, softmax is x/s; the gradients need only the products x E
-    and x^T h, scaled by 1/s on the narrow side.
+    and x^T h, scaled by 1/s on the narrow side. Under autocast, products round their operands.
     """
     n, size = states.shape[0], embedding.shape[0]
+    kind = states.device.type
+    rounding = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
+    factor = embedding.to(rounding)
     grad_states = torch.empty_like(states) if wanted else states
     grad_embedding = torch.zeros_like(embedding) if wanted else embedding
     log_z = states.new_empty(n)
     rows = max(1, min(n, _ROWS_AT_ONCE, _LOGITS_AT_ONCE // size))
-    buffer = states.new_empty(rows, size)
+    buffer = factor.new_empty(rows, size)
     for first in range(0, n, rows):
         part = slice(first, min(n, first + rows))
         h = states[part]
-        x = torch.mm(h, embedding.T, out=buffer[: h.shape[0]])
+        x = torch.mm(h.to(rounding), factor.T, out=buffer[: h.shape[0]]).to(states.dtype)
         if bias is not None:
             x.add_(bias)
         top = x.amax(-1, keepdim=True)
@@ -206,8 +209,12 @@ def _partition(
         log_z[part] = (top + total.log()).squeeze(1)
         if wanted:
             scale = 1 / total if weigh is None else weigh(part, log_z[part])[:, None] / total
-            torch.mm(x, embedding, out=grad_states[part]).mul_(scale)
-            grad_embedding.addmm_(x.T, h * scale)
+            weights, scaled = x.to(rounding), (h * scale).to(rounding)
+            torch.mul(weights @ factor, scale, out=grad_states[part])
+            if rounding is states.dtype:
+                grad_embedding.addmm_(weights.T, scaled)
+            else:
+                grad_embedding.add_(weights.T @ scaled)
     return _Partition(log_z, grad_states, grad_embedding)
 
 

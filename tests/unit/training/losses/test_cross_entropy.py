@@ -48,6 +48,16 @@ def test_single_precision_comes_close_to_double():
     torch.testing.assert_close([part.double() for part in ours], exact, rtol=1e-5, atol=1e-5)
 
 
+def test_under_autocast_products_round_and_sums_do_not():
+    exact = value_and_gradients(plain_cross_entropy, 500, 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = value_and_gradients(label_smoothed_cross_entropy, 500, 0.1, torch.float32)
+    for rounded, value in zip(ours, exact, strict=True):
+        assert rounded.dtype is torch.float32
+        assert 0 < float((rounded.double() - value).norm() / value.norm()) < 0.02
+    torch.testing.assert_close([part.double() for part in ours[:2]], exact[:2], rtol=1e-3, atol=0)
+
+
 def test_a_vocabulary_larger_than_the_limit_is_taken_row_by_row(monkeypatch):
     monkeypatch.setattr(losses, "_LOGITS_AT_ONCE", V - 1)
     ours = value_and_gradients(label_smoothed_cross_entropy, 5, 0.1)

@@ -42,7 +42,6 @@ def test_a_forward_and_a_backward_pass_run_where_there_is_no_cpu_kernel(kind, mo
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"precision": "bf16"}, r'precision = "bf16" needs a GPU .* use "fp32"'),
         ({"device": "cuda"}, r'device = "cuda": torch sees no GPU'),
         ({"compile": True}, r"train\.compile .* needs a GPU"),
     ],
