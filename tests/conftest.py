@@ -1,4 +1,4 @@
-"""Every test runs with the shapes and types of untold's signatures checked.
+"""With UNTOLD_TYPECHECK=1 every test runs with the shapes and types of untold's signatures checked.
 
 jaxtyping binds the arguments of each call to know the shapes of its arrays. That costs more than a
 small function itself, and those of untold.corpus are called by the hundred thousand: its modules
@@ -34,5 +34,6 @@ def _modules_with_shapes() -> list[str]:
     ]
 
 
-beartype_package("untold.corpus", conf=BeartypeConf(claw_is_pep526=False))
-install_import_hook(_modules_with_shapes(), "beartype.beartype")
+if os.environ.get("UNTOLD_TYPECHECK") == "1":
+    beartype_package("untold.corpus", conf=BeartypeConf(claw_is_pep526=False))
+    install_import_hook(_modules_with_shapes(), "beartype.beartype")

@@ -1,142 +1,177 @@
-"""The shape of the package: what it exports, how long its parts are, what may not occur."""
+"""The shape of the package. Each test names all offenders at once."""
 
 import ast
-import importlib
 import re
 import subprocess
 import sys
-from pathlib import Path
+from collections import Counter
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "src" / "untold").rglob("*.py"))
-MODULES = [
-    ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-    for path in SOURCES
-]
-
-
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def constants_classes_functions(name: str) -> tuple[int, str]:
-    """The order in which ruff sorts __all__."""
-    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
-
-
-def public_definitions(module: ast.Module) -> set[str]:
-    """Functions and classes that a module defines under a name without underscore."""
-    definitions = [n for n in module.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
-    return {node.name for node in definitions if not node.name.startswith("_")}
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_all_is_sorted_and_every_name_exists(name: str) -> None:
-    module = importlib.import_module(name)
-    exported = list(getattr(module, "__all__", []))
-    assert exported == sorted(exported, key=constants_classes_functions)
-    assert all(hasattr(module, each) for each in exported)
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=MODULES)
-def test_whatever_other_modules_import_is_exported(path: Path) -> None:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("untold."):
-            home = importlib.import_module(str(node.module))
-            for alias in node.names:
-                assert alias.name in home.__all__, f"{node.module}.{alias.name} is not in __all__"
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_all_is_complete(name: str) -> None:
-    path = SOURCES[MODULES.index(name)]
-    if path.name != "__init__.py":
-        exported = set(importlib.import_module(name).__all__)
-        assert public_definitions(tree(path)) <= exported
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=MODULES)
-def test_files_are_rooms_not_halls(path: Path) -> None:
-    assert len(path.read_bytes().split(b"\n")) <= 400
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=MODULES)
-def test_functions_are_short(path: Path) -> None:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < 45, f"{path.name}: {node.name} is long"
-
-
-def test_no_import_cycles() -> None:
-    graph = {
-        name: {
-            str(node.module)
-            for node in ast.walk(tree(path))
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("untold")
-        }
-        for name, path in zip(MODULES, SOURCES, strict=True)
-        if name != "untold"
-    }
-    done: set[str] = set()
-
-    def visit(name: str, trail: tuple[str, ...]) -> None:
-        assert name not in trail, " -> ".join((*trail, name))
-        if name not in done:
-            for other in graph.get(name, ()):
-                visit(other, (*trail, name))
-            done.add(name)
-
-    for name in graph:
-        visit(name, ())
-
-
-@pytest.mark.parametrize(
-    "forbidden",
-    [
-        "torch.load(",
-        "pickle",
-        "yaml",
-        "weights_only=False",
-        ".splitlines()",
-        "codecs.open(",
-        "eval(",
-    ],
+from architecture.package_shape import (
+    MODULES,
+    SOURCES,
+    functions,
+    importers,
+    lines,
+    longest_chain,
+    place,
+    text,
+    tree,
 )
-def test_unsafe_loaders_and_line_splitters_do_not_occur(forbidden: str) -> None:
+
+LONGEST_FILE, LONGEST_FUNCTION, LARGEST_PACKAGE, SMALL_MODULE = 500, 45, 20, 60
+# What is still above a limit, and by how much; entries may only go or become smaller.
+LONG_FILES = {
+    "checking/xml_formats.py": 648,
+    "corpus/tokenizer.py": 579,
+    "explain/explanation.py": 531,
+    "explain/figures.py": 514,
+    "huggingface/modeling_past_future.py": 536,
+    "lab/grammars/expansion.py": 518,
+    "lab/grammars/notation.py": 553,
+    "lab/human_evaluation.py": 723,
+    "lab/omission_benchmark.py": 531,
+}
+LONE_SMALL_MODULES = {
+    "corpus/stream/sampled_text.py",
+    "evaluation/bootstrap.py",
+    "serve/bounded_protocol.py",
+    "serve/html_texts.py",
+    "serve/work/uploaded_file.py",
+    "storage/averaging.py",
+    "training/run_files.py",
+    "training/update_shares.py",
+}
+LONGEST_CHAIN = {"all": 27, "without lab": 25}  # aim: 14 without lab
+# Lines that are not blank, with every package below; a budget only shrinks. Aim of all: 26,000.
+BUDGETS = {
+    "": 33_450,
+    "alignment": 550,
+    "checking": 2_200,
+    "commands": 2_700,
+    "config": 1_350,
+    "corpus": 1_850,
+    "decoding": 1_300,
+    "embedded": 20,
+    "evaluation": 50,
+    "explain": 1_250,
+    "export": 1_000,
+    "huggingface": 2_100,
+    "inference": 1_200,
+    "lab": 5_800,
+    "metrics": 1_100,
+    "models": 2_650,
+    "serve": 2_200,
+    "storage": 600,
+    "training": 3_800,
+    "web": 150,
+}
+FORBIDDEN = ("torch.load(", "pickle", "yaml", "weights_only=False", ".splitlines()", "codecs.open(")
+
+
+def test_files_are_rooms_not_halls():
+    found = {place(path): text(path).count("\n") for path in SOURCES}
+    long = {k: n for k, n in found.items() if n > LONG_FILES.get(k, LONGEST_FILE)}
+    assert not long, f"more than {LONGEST_FILE} lines: {long}"
+
+
+def test_functions_are_short():
+    long = [
+        f"{place(path)}: {node.name} has {length} lines"
+        for path in SOURCES
+        for node in functions(path)
+        if (length := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
+    ]
+    assert not long, long
+
+
+def test_no_package_has_too_many_modules():
+    counts = Counter(place(path.parent) for path in SOURCES if path.stem != "__init__")
+    large = {name: count for name, count in counts.items() if count > LARGEST_PACKAGE}
+    assert not large, f"more than {LARGEST_PACKAGE} modules: {large}"
+
+
+def test_small_modules_have_two_importers():
+    """One that a single module uses belongs into that module."""
+    lone = {
+        place(path)
+        for name, path in MODULES.items()
+        if not path.stem.startswith("__") and path.parent.name != "commands"
+        if lines(path) < SMALL_MODULE and len(importers()[name]) < 2
+    }
+    assert lone <= LONE_SMALL_MODULES, f"join these with their importer: {lone}"
+
+
+def test_chains_of_imports_are_short():
+    chains = {name: longest_chain(name) for name in MODULES}
+    core = [each for each in chains.values() if not any(".lab" in name for name in each)]
+    for kind, some in (("all", chains.values()), ("without lab", core)):
+        longest = max(some, key=len)
+        assert len(longest) <= LONGEST_CHAIN[kind], f"{kind}: {' -> '.join(longest)}"
+
+
+def test_every_package_keeps_its_budget():
+    counts = Counter({"": sum(map(lines, SOURCES))})
     for path in SOURCES:
-        text = path.read_text(encoding="utf-8").replace(".eval()", "").replace("model.eval(", "")
-        assert forbidden not in text, f"{path.name} uses {forbidden}"
+        package, below, _ = place(path).partition("/")
+        counts[package] += lines(path) if below else 0
+    over = {name: n for name, n in counts.items() if n and n > BUDGETS.get(name, 0)}
+    assert not over, f"lines that are not blank, above the budget: {over}"
 
 
-def test_all_consoles_come_from_the_module_that_makes_them_safe() -> None:
-    for path in SOURCES:
-        if path.name != "safe_console.py":
-            text = path.read_text(encoding="utf-8")
-            assert not re.search(r"Console\(|rich import print|rich\.print", text), path.name
+def test_docstrings_are_sentences_that_say_something():
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [(path, node) for path in SOURCES for node in ast.walk(tree(path))]
+    texts = [(place(p), ast.get_docstring(node)) for p, node in nodes if isinstance(node, kinds)]
+    silent = [
+        each
+        for each in texts
+        if each[1]
+        and (
+            len(each[1].split()) < 2
+            or re.match(r"(Of|As|What|Whether|Where|Which|The same)\b", each[1])
+        )
+    ]
+    assert not silent, silent
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=MODULES)
-def test_text_files_are_utf8_whatever_the_locale_says(path: Path) -> None:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            named = {keyword.arg for keyword in node.keywords}
-            if node.func.attr in ("read_text", "write_text"):
-                assert "encoding" in named, f"{path.name}:{node.lineno} names no encoding"
+def test_unsafe_loaders_and_line_splitters_do_not_occur():
+    found = [(place(path), word) for path in SOURCES for word in FORBIDDEN if word in text(path)]
+    found += [
+        (place(path), "eval") for path in SOURCES if re.search(r"(?<![\w.])eval\(", text(path))
+    ]
+    assert not found, found
 
 
-def test_help_is_instant_because_torch_stays_out() -> None:
+def test_all_consoles_come_from_the_module_that_makes_them_safe():
+    console = re.compile(r"\bConsole\(|rich import print|rich\.print")
+    found = [place(path) for path in SOURCES if console.search(text(path))]
+    assert not set(found) - {"terminal.py"}, found
+
+
+def test_text_files_are_utf8_whatever_the_locale_says():
+    calls = [(path, node) for path in SOURCES for node in ast.walk(tree(path))]
+    unnamed = [
+        f"{place(path)}:{node.lineno}"
+        for path, node in calls
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in ("read_text", "write_text")
+        if "encoding" not in {keyword.arg for keyword in node.keywords}
+    ]
+    assert not unnamed, f"name an encoding: {unnamed}"
+
+
+def test_help_is_instant_because_torch_stays_out():
     code = "import sys, untold.cli, untold; print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 
 
-def test_the_public_face_is_small_and_complete() -> None:
+def test_the_public_face_is_small_and_complete():
     import untold
 
     assert len(untold.__all__) <= 12
-    for name in untold.__all__:
-        assert getattr(untold, name) is not None
+    assert all(getattr(untold, name) is not None for name in untold.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         untold.nonsense  # noqa: B018

@@ -1,5 +1,5 @@
-"""docs/backbones.md, followed literally: the package that it shows is installed, trains, translates
-and passes the conformance battery.
+"""docs/extend.md, "A backbone" and "A separator", followed literally: the package that
+it shows is installed, trains, translates and passes the conformance battery.
 """
 
 import os
@@ -20,7 +20,8 @@ from untold.errors import UntoldError
 from untold.training.log import Reporter
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "backbones.md").read_text(encoding="utf-8")
+EXTEND = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+PAGE = EXTEND.partition("## A backbone")[2].partition("\n## A loss")[0]
 SHORT = {"steps": 40, "validate_every": 20, "save_every": 20, "learning_rate": 0.02}
 
 

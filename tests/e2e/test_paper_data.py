@@ -1,4 +1,4 @@
-"""docs/paper-data.md and configs/paper: every command can be parsed, and the recipes run.
+"""docs/reproduce.md and configs/paper: every command can be parsed, and the recipes run.
 
 The corpora of the paper may not be copied, so that the recipes run on toys of the same formats,
 with models of a few numbers and one update.
@@ -21,7 +21,7 @@ from untold.config import idle_settings, load_config
 from untold.errors import UntoldError
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "paper-data.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
 CONFIGS = sorted((ROOT / "configs" / "paper").glob("*.toml"))
 COMMANDS = typer.main.get_command(app).commands
 

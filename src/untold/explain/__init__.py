@@ -1,1 +1,1 @@
-"""What of a sentence is told and what is still untold: values, tables, figures, pages."""
+"""Shows what of a sentence is told and still untold: values, tables, figures, pages."""

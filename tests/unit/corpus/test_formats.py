@@ -1,4 +1,4 @@
-"""docs/formats.md is followed literally: its CSV format is registered, read and fingerprinted."""
+"""docs/extend.md, "A corpus format", is followed literally: its format is registered and read."""
 
 import gzip
 import json
@@ -22,8 +22,9 @@ from untold.corpus.corpora import (
 from untold.errors import UntoldError
 from untold.lab.paper_data import read_lcsts
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
-RECIPE = PAGE.partition("## Other corpus formats")[2]
+PAGE = (Path(__file__).parents[3] / "docs" / "extend.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "guide.md").read_text(encoding="utf-8")
+RECIPE = PAGE.partition("## A corpus format")[2].partition("\n## ")[0]
 FORMAT, REGISTRATION = re.findall(r"```python\n(.*?)```", RECIPE, re.DOTALL)
 (ENTRY_POINT,) = re.findall(
     r"```toml\n\[project\.entry-points\.\"(.*?)\"\]\n(.*?)```", RECIPE, re.S
@@ -125,7 +126,7 @@ def test_the_built_in_formats_are_in_the_registry_and_on_the_page():
     assert CORPUS_FORMATS["parquet"] is read_parquet
     assert CORPUS_FORMATS["lcsts"] is read_lcsts
     for name in CORPUS_FORMATS.names:
-        assert f'`path = "x.{name}"`' in PAGE
+        assert f'`path = "x.{name}"`' in GUIDE
 
 
 KNOWN = r"a table is \.tsv, \.tsv\.gz, \.jsonl, \.jsonl\.gz, \.parquet, \.lcsts"

@@ -265,8 +265,8 @@ def test_the_same_seed_gives_the_same_pairs():
 
 
 def documented() -> str:
-    """Returns the grammar that docs/grammars.md shows."""
-    text = (Path(__file__).parents[3] / "docs" / "grammars.md").read_text(encoding="utf-8")
+    """Returns the grammar that notes/grammars.md shows."""
+    text = (Path(__file__).parents[3] / "notes" / "grammars.md").read_text(encoding="utf-8")
     return re.findall(r"```\n(languages.*?)```", text, re.DOTALL)[0]
 
 

@@ -12,7 +12,7 @@ from untold.models.backbone import Backbone, OutputLayer
 from untold.models.build import build_model
 from untold.training.run import warm_start
 
-DOCS = Path(__file__).parents[3] / "docs" / "backbones.md"
+DOCS = Path(__file__).parents[3] / "docs" / "extend.md"
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 
 
