@@ -26,7 +26,7 @@ from libretranslatepy import LibreTranslateAPI
 from fuzz.in_process import run_in_process
 from fuzz.workshop import seal
 from untold import load
-from untold.serve.api_errors import STATUSES
+from untold.serve.schemas import STATUSES
 
 PATIENCE = 60.0
 KEY = "0123456789abcdef0123"
@@ -322,7 +322,6 @@ def test_what_a_model_cannot_do_is_refused(server: Served) -> None:
 def test_a_client_of_libretranslate_works_unchanged(server: Served) -> None:
     client = LibreTranslateAPI(server.address)
     assert client.translate(SENTENCE, "src", "tgt") == ask(server, SENTENCE)
-    assert client.detect(SENTENCE) == [{"confidence": 100.0, "language": "src"}]
     assert client.languages() == [
         {"code": "src", "name": "src", "targets": ["tgt"]},
         {"code": "tgt", "name": "tgt", "targets": []},
@@ -332,13 +331,8 @@ def test_a_client_of_libretranslate_works_unchanged(server: Served) -> None:
     assert answer["translatedText"] == [client.translate(SENTENCE, "src", "tgt"), ""]
     assert len(answer["alternatives"]) == 2 and len(answer["alternatives"][0]) == 1
     assert [each["language"] for each in answer["detectedLanguage"]] == ["src", "src"]
-    body = {"q": f"<p>{SENTENCE}</p>", "source": "src", "target": "tgt", "format": "html"}
-    html = server.post("/translate", body).json()["translatedText"]
-    assert html == f"<p>{ask(server, SENTENCE)}</p>"
     kind = {"content-type": "application/json"}  # some clients send it without a body
     assert server.client.get("/languages", headers=kind).json() == client.languages()
-    assert server.client.get("/health").json() == {"status": "ok"}
-    assert server.client.get("/frontend/settings").json()["charLimit"] == 2000
 
 
 @pytest.mark.parametrize(
@@ -347,7 +341,7 @@ def test_a_client_of_libretranslate_works_unchanged(server: Served) -> None:
         ({"q": "a", "source": "fr", "target": "tgt"}, 400, "no model translates fr to tgt"),
         ({"q": "a", "source": "src"}, 422, "target"),
         ({"q": 1, "source": "src", "target": "tgt"}, 422, "q"),
-        ({"q": "a", "source": "src", "target": "tgt", "format": "pdf"}, 422, "format"),
+        ({"q": "a", "source": "src", "target": "tgt", "format": "html"}, 422, "format"),
         ({"q": "a", "source": "src", "target": "tgt", "alternatives": 99}, 422, "nbest 100"),
         ({"q": "a" * 2001, "source": "src", "target": "tgt"}, 413, "2,001 characters"),
         ([], 422, "object"),
@@ -367,11 +361,10 @@ def test_head_is_get_without_a_body(server: Served, path: str) -> None:
     assert head.headers["content-length"] == whole.headers["content-length"]
 
 
-def test_the_page_and_the_documents_obey_the_policy(server: Served) -> None:
-    for path in ("/", "/docs"):
-        answer = server.client.get(path)
-        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
-        assert "<script>" not in answer.text and "style=" not in answer.text
+def test_the_page_and_the_document_of_the_api_are_there(server: Served) -> None:
+    page = server.client.get("/")
+    assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+    assert "<script>" not in page.text and "style=" not in page.text
     document = server.client.get("/openapi.json").json()
     body = document["paths"]["/v1/translate"]["post"]
     assert set(map(int, body["responses"])) == {200, *STATUSES}
@@ -381,7 +374,7 @@ def test_the_page_and_the_documents_obey_the_policy(server: Served) -> None:
 
 
 def test_every_answer_has_the_headers(server: Served) -> None:
-    for path in ("/", "/docs", "/v1/models", "/nowhere", "/metrics", "/readyz"):
+    for path in ("/", "/openapi.json", "/v1/models", "/nowhere", "/metrics", "/readyz"):
         headers = server.client.get(path).headers
         policy = headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
@@ -413,6 +406,7 @@ HOSTILE = {
     "no texts": (b'{"texts": []}', 422, "invalid"),
     "a number": (b'{"texts": [1]}', 422, "invalid"),
     "unknown field": (b'{"texts": ["a"], "bem": 1}', 422, "invalid"),
+    "a field given twice": (b'{"texts": ["a"], "texts": ["b"]}', 400, "not_json"),
     "unknown model": (b'{"texts": ["a"], "model": "../../etc"}', 422, "unknown_model"),
     "prefixes": (b'{"texts": ["a"], "prefixes": []}', 422, "prefixes"),
     "too many": (json.dumps({"texts": ["a"] * 65}).encode(), 413, "too_many"),
@@ -440,7 +434,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=3),
     max_leaves=8,
 )
-ROUTES = ("/v1/translate", "/v1/explain", "/v1/check", "/v1/stream", "/translate", "/detect")
+ROUTES = ("/v1/translate", "/v1/explain", "/v1/check", "/v1/stream", "/translate")
 
 
 @settings(max_examples=60, deadline=None)
@@ -470,12 +464,12 @@ def test_only_json_under_our_name_from_our_pages(server: Served) -> None:
     own = httpx.URL(server.address)
     refused(ask_with(**{"content-type": "text/plain"}), 415, "not_json")
     refused(ask_with(**{"content-encoding": "gzip"}), 415, "not_json")
-    refused(ask_with(host="evil.example"), 421, "unknown_host")
+    assert ask_with(host="evil.example").status_code == 400
     refused(ask_with(origin="https://evil.example"), 403, "other_origin")
     refused(ask_with(origin="null"), 403, "other_origin")
     refused(ask_with(**{"sec-fetch-site": "cross-site"}), 403, "other_origin")
     for odd in ("[", "[::1", "a:b:c", "", "http://[", "//["):
-        assert ask_with(host=odd).status_code in (400, 421)
+        assert ask_with(host=odd).status_code == 400
         assert ask_with(origin=odd).status_code == 403
     assert server.client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
     assert ask_with(origin=server.address).status_code == 200
@@ -506,7 +500,7 @@ def test_slow_clients_are_not_waited_for(tight: Served) -> None:
     chunked = send_raw(tight, POST + b'transfer-encoding: chunked\r\n\r\n5\r\n{"te')
     assert b" 408 " in chunked.split(b"\r\n")[0]
     nonsense = send_raw(tight, b"\x16\x03\x01 nonsense\r\n\r\n")
-    assert b" 400 " in nonsense.split(b"\r\n")[0] and b"not_http" in nonsense
+    assert b" 400 " in nonsense.split(b"\r\n")[0]
 
 
 def test_connections_are_bounded(tight: Served) -> None:
@@ -516,7 +510,7 @@ def test_connections_are_bounded(tight: Served) -> None:
         for _ in range(TIGHT["connections"] + 1):
             stack.enter_context(socket.create_connection(place))
         found = send_raw(tight, b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert b" 503 " in found.split(b"\r\n")[0] and b"connections" in found
+        assert b" 503 " in found.split(b"\r\n")[0]
     tight.wait_until(lambda: tight.client.get("/livez").status_code == 200)
 
 
@@ -647,15 +641,14 @@ def test_what_does_not_end_is_broken_off(
 def keys_are_compared(server: Served) -> None:
     """Everything needs the key but the page, its documents and the probes."""
     body = {"q": "a", "source": "src", "target": "tgt"}
-    for path in ("/", "/docs", "/openapi.json", "/healthz", "/livez", "/readyz", "/health"):
+    for path in ("/", "/openapi.json", "/healthz", "/livez", "/readyz"):
         assert server.client.get(path).status_code == 200
-    for path in ("/v1/models", "/metrics", "/frontend/settings", "/nowhere"):
+    for path in ("/v1/models", "/metrics", "/nowhere"):
         refused_key(server.client.get(path), path)
         wrong = {"authorization": f"Bearer {KEY}x"}
         refused_key(server.client.get(path, headers=wrong), path)
     for wrong in ({}, {"authorization": ""}, {"authorization": "Basic x"}):
-        for path in ("/translate", "/detect"):
-            assert server.client.post(path, json=body, headers=wrong).status_code == 403
+        assert server.client.post("/translate", json=body, headers=wrong).status_code == 403
         assert server.client.get("/languages", headers=wrong).status_code == 403
     client = LibreTranslateAPI(server.address, KEY)
     assert client.translate(SENTENCE, "src", "tgt") and client.languages()
@@ -668,8 +661,12 @@ def refused_key(answer: httpx.Response, path: str) -> None:
 
 def other_origins_are_allowed(server: Served) -> None:
     origin = {"origin": "https://a.example"}
-    answer = server.client.options("/v1/translate", headers=origin)
-    assert answer.status_code == 204
+    preflight = origin | {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization, content-type",
+    }
+    answer = server.client.options("/v1/translate", headers=preflight)
+    assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == "https://a.example"
     answer = server.client.get("/v1/models", headers=origin)
     assert answer.headers["access-control-allow-origin"] == "https://a.example"

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
 SENTENCE = "a dog sees a cat ."
@@ -66,6 +65,7 @@ def opened(address: str, complaints: list[str]) -> Iterator[Page]:
         browser.close()
 
 
+@pytest.mark.slow
 def test_a_person_translates_steps_continues_and_checks(shared_workshop: Path) -> None:
     expect.set_options(timeout=PATIENCE)
     complaints: list[str] = []
@@ -115,18 +115,3 @@ def check_a_pair_and_a_file(page: Page) -> None:
         expect(page.locator("#check-status")).to_contain_text("1 segment checked")
         expect(page.locator("#check-results")).to_contain_text(name)
         assert page.locator("#check-results mark").count() > 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_of_the_api_is_accessible(shared_workshop: Path, scheme: str) -> None:
-    complaints: list[str] = []
-    with serving(shared_workshop / "run") as address, opened(f"{address}/docs", complaints) as page:
-        page.emulate_media(color_scheme=scheme)
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
-        assert page.locator("section.card").count() > 10
-        page.set_viewport_size({"width": 390, "height": 844})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        page.click(".brand")
-        expect(page.locator("#translate")).to_be_visible()
-    assert complaints == []

@@ -12,10 +12,11 @@ from untold.interruption import say_if_stopped
 from untold.progress_bar import task
 
 if TYPE_CHECKING:
-    from untold.serve.request_guard import GuardRules
+    from untold.serve.app import AccessRules
 
 
 _HOME = frozenset({"127.0.0.1", "localhost", "::1"})
+_HOME_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})  # as the Host header has them
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
 _KEY = "UNTOLD_API_KEY"
 _SHORTEST_KEY = 16  # characters
@@ -61,11 +62,9 @@ def serve(
     except ImportError as error:
         raise UntoldError(f"serving needs {error.name}: pip install 'untold[serve]'") from None
     del fastapi, prometheus_client, uvicorn
-    from untold.serve.application import build_application
-    from untold.serve.http_server import HttpServer, bind_socket
-    from untold.serve.service import Service
-    from untold.serve.service_limits import read_limits
-    from untold.serve.work.model_shelf import read_model_names
+    from untold.serve.app import HttpServer, bind_socket, build_application
+    from untold.serve.schemas import read_limits
+    from untold.serve.service import Service, read_model_names
 
     rules = _rules(host, _read_key(api_key_file), allow_origin or [], allow_host or [])
     limits = read_limits(limit or [])
@@ -77,13 +76,13 @@ def serve(
         server = HttpServer(build_application(service, rules), service, bound)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{bound.getsockname()[1]}"
-        code = server.run(lambda: print(f"untold serves at {address}", flush=True))
+        code = server.serve_until_stopped(lambda: print(f"untold serves at {address}", flush=True))
     raise typer.Exit(code)
 
 
-def _rules(host: str, key: str | None, origins: list[str], names: list[str]) -> "GuardRules":
+def _rules(host: str, key: str | None, origins: list[str], names: list[str]) -> "AccessRules":
     """Decides who may ask; only this machine may without a key."""
-    from untold.serve.request_guard import GuardRules
+    from untold.serve.app import AccessRules
 
     if host not in _HOME and key is None:
         raise UntoldError(
@@ -92,12 +91,12 @@ def _rules(host: str, key: str | None, origins: list[str], names: list[str]) -> 
         )
     if "*" in origins:
         raise UntoldError("--allow-origin *: name each origin, as in https://a.org")
-    hosts = frozenset(each.lower() for each in names)
+    hosts = frozenset(name.lower() for name in names)
     if host not in _EVERYWHERE:
-        hosts |= {host.lower()}
+        hosts |= {f"[{host}]" if ":" in host else host.lower()}
     if hosts:  # none means any; probes of this machine ask under its own names
-        hosts |= _HOME
-    return GuardRules(hosts, frozenset(origins), key)
+        hosts |= _HOME_NAMES
+    return AccessRules(hosts, frozenset(origins), key)
 
 
 def _read_key(file: Path | None) -> str | None:

@@ -1,1 +1,0 @@
-"""Does the work of requests in one thread: models, a queue, batches and streams."""
