@@ -42,7 +42,7 @@ browser:  ## installs chromium where it is missing
 	  sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
 	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq chromium; }
 
-pages: $(DEV_INSTALLED)  ## docs/results.md and docs/claims.md, from the files in docs/evidence
+pages: $(DEV_INSTALLED)  ## docs/results.md, from the files in docs/evidence
 	$(BIN)/python -m untold.lab.pages docs/evidence docs
 
 EMBEDDED := src/untold/embedded/en-de

@@ -136,7 +136,7 @@ def _report(evidence: "Evidence", folder: Path, corpus: str) -> None:
     from untold.lab.pages import claims_page, markdown_table, write_evidence
 
     paths = [*write_evidence(evidence, folder), folder / "claims.md"]
-    write_file(paths[-1], claims_page([read_result_set(folder, corpus)]).encode())
+    write_file(paths[-1], claims_page(read_result_set(folder, corpus)).encode())
     for table in evidence.tables:
         print(f"{table.title}\n\n{markdown_table(table)}\n")
     print("\n".join(evidence.notes))

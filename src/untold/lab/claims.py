@@ -281,6 +281,15 @@ class Claim:
     judges: Sequence[Judge] = ()  # all must agree
     untestable: str = ""  # why it cannot be tested here
 
+    def outcome(self, results: ResultSet) -> Outcome | None:
+        """Judges the claim; None if something that it needs was not measured."""
+        outcomes = [judge(results) for judge in self.judges]
+        known = [outcome for outcome in outcomes if outcome is not None]
+        if not known or len(known) < len(outcomes):
+            return None
+        is_true = all(outcome.verdict == HOLDS for outcome in known)
+        return _outcome(is_true, "; ".join(outcome.numbers for outcome in known))
+
 
 _ROUGE = "rougeL F1"
 _BY_PAST, _GNMT = "ours, penalty by past", "control, penalty by attention"

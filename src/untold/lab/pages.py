@@ -1,10 +1,8 @@
 """Writes evidence as Markdown, CSV, LaTeX, JSON, pictures and one page that needs nothing else.
 
-Writes two pages from results: all tables and figures, and what they say of the paper's claims.
-
     python -m untold.lab.pages docs/evidence docs
 
-makes docs/results.md and docs/claims.md from the folders under docs/evidence.
+makes docs/results.md, the claims and the tables behind them, from the folders under docs/evidence.
 """
 
 import base64
@@ -21,16 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from untold import files as durable
-from untold.lab.claims import (
-    CLAIMS,
-    HOLDS,
-    INCONSISTENCIES,
-    NO,
-    Claim,
-    Outcome,
-    ResultSet,
-    read_result_set,
-)
+from untold.lab.claims import CLAIMS, INCONSISTENCIES, Claim, ResultSet, read_result_set
 from untold.lab.items import Evidence, EvidenceTable
 
 _LATEX = {
@@ -192,116 +181,127 @@ def _text(text: str) -> str:
     return html.escape(text, quote=True)
 
 
-_MADE = "<!-- made by untold.lab.pages: do not edit -->"
+_MADE = "<!-- made by `make pages`: do not edit -->"
+# Columns that the CSV files have and the page leaves out.
+_DETAILS = {"p bootstrap", "p randomisation", "over seeds", "configuration"}
 
 
 def find_result_sets(root: Path) -> list[ResultSet]:
     """Reads every folder of results below a folder."""
-    found = (read_result_set(folder) for folder in sorted(root.iterdir()) if folder.is_dir())
-    return [results for results in found if results.items]
+    sets = (read_result_set(folder) for folder in sorted(root.iterdir()) if folder.is_dir())
+    return [results for results in sets if results.items]
 
 
-def write_pages(root: Path, out: Path) -> list[Path]:
-    """Writes both pages."""
-    sets = find_result_sets(root)
-    pages = {"results.md": results_page(sets, os.path.relpath(root, out))}
-    pages["claims.md"] = claims_page(sets)
-    for name, text in pages.items():
-        durable.write_file(out / name, text.encode())
-    return [out / name for name in pages]
+def write_results_page(root: Path, out: Path) -> Path:
+    """Writes docs/results.md, or wherever `out` is."""
+    text = results_page(find_result_sets(root), os.path.relpath(root, out))
+    durable.write_file(out / "results.md", text.encode())
+    return out / "results.md"
 
 
 def results_page(sets: Sequence[ResultSet], folder: str) -> str:
-    """Shows all tables and figures, by corpus; pictures lie in `folder`."""
+    """Judges all claims, then shows all tables and figures; pictures lie in `folder`."""
     parts = [
         "# Results",
         _MADE,
-        "This page has every table and figure that [`untold reproduce`](reproduce.md) made, each "
-        "after its command. It is generated from the result files, which also hold every table as "
-        "CSV and LaTeX. [Claims](claims.md) says what they mean.",
+        "Does the paper hold, and do the claims that this project adds? This page answers for "
+        "small models on small corpora: a claim that does not hold here may hold for larger ones, "
+        f"and the other way round. The page is generated from [the result files]({folder}/README.md"
+        ") of [`untold reproduce`](reproduce.md), so that no number can drift. Those files hold "
+        "every table in full, with all p-values, as CSV, LaTeX and JSON.",
+        "## Claims",
+        *_claims(sets),
+        "## Where the paper contradicts itself",
+        "\n".join(f"- {text}" for text in INCONSISTENCIES),
+        "## Tables and figures",
+        "Each row is a system, with the mean over its seeds and their standard deviation. A "
+        "difference is that of the average from the first row.",
     ]
     for results in sets:
-        parts.append(f"## {results.name}")
+        parts.append(f"### {results.name}")
         for name, record in results.items.items():
             parts += _item(name, record, f"{folder}/{results.name}")
     return "\n\n".join(parts) + "\n"
 
 
-def _item(name: str, record: Any, folder: str) -> list[str]:
-    parts = [f"### {name}: {record['title']}", record["claim"]]
-    if record["command"]:
-        parts.append(f"```sh\n{record['command']}\n```")
-    for table in record["tables"]:
-        shown = EvidenceTable(table["title"], table["columns"], table["rows"])
-        parts += [f"**{shown.title}**", markdown_table(shown)]
-    parts += [f"![{title}]({folder}/{stem}.png)" for stem, title in record["pictures"]]
-    parts.append("\n".join(f"- {note}" for note in record["notes"]))
-    return [part for part in parts if part]
+def claims_page(results: ResultSet) -> str:
+    """Judges all claims by one run of `untold reproduce`."""
+    return "\n\n".join(["# Claims", *_claims([results])]) + "\n"
 
 
-def claims_page(sets: Sequence[ResultSet]) -> str:
-    """Says of each claim what was measured and whether it holds."""
-    sections = [_section(number, claim, sets) for number, claim in enumerate(CLAIMS, 1)]
-    rows = [
-        [f"[{number}. {claim.statement}](#{_anchor(number)})", _summary(claim, sets)]
+def _claims(sets: Sequence[ResultSet]) -> list[str]:
+    """Returns a table of verdicts, and a paragraph for each claim."""
+    verdicts = [
+        [f"[{number}](#claim-{number})", claim.statement, _verdict(claim, sets)]
         for number, claim in enumerate(CLAIMS, 1)
     ]
-    verdicts = markdown_table(EvidenceTable("", ["claim", "verdict"], rows))
-    parts = [
-        "# Claims",
-        _MADE,
-        "Does the paper hold? This page lists its claims, and some of ours, with the test of each "
-        "and the outcome. It is generated from the result files behind [results](results.md), so "
-        "that no number can drift. The models are small: what does not hold here may hold for "
-        "larger models and corpora, and the other way round.",
-        verdicts.replace("| --- | ---: |", "| --- | --- |"),
-        *sections,
-        "## Where the paper contradicts itself",
-        "\n".join(f"- {each}" for each in INCONSISTENCIES),
-    ]
-    return "\n\n".join(parts) + "\n"
+    table = markdown_table(EvidenceTable("", ["", "claim", "at this size"], verdicts))
+    sections = [_section(number, claim, sets) for number, claim in enumerate(CLAIMS, 1)]
+    return [table.replace("| --- | ---: | ---: |", "| --- | --- | --- |"), *sections]
+
+
+def _verdict(claim: Claim, sets: Sequence[ResultSet]) -> str:
+    if claim.untestable:
+        return "cannot be tested here"
+    outcomes = [claim.outcome(results) for results in sets]
+    words = {_short(outcome.verdict) for outcome in outcomes if outcome}
+    return " / ".join(sorted(words)) or "not measured yet"
 
 
 def _section(number: int, claim: Claim, sets: Sequence[ResultSet]) -> str:
-    lines = [
-        f'<a id="{_anchor(number)}"></a>',
-        f"## {number}. {claim.statement}",
-        f"The paper: {claim.paper} The test (`untold reproduce {claim.item}`): {claim.test}",
-    ]
-    if claim.untestable:
-        lines.append(f"It cannot be tested here: {claim.untestable}.")
-    outcomes = {results.name: _outcome(claim, results) for results in sets}
-    lines.append(
-        "\n".join(
-            f"- {name}: **{outcome.verdict}**. {outcome.numbers}."
-            for name, outcome in outcomes.items()
-            if outcome is not None
-        )
+    head = (
+        f'<a id="claim-{number}"></a>**{number}. {claim.statement}** '
+        f"The paper: {claim.paper} The test (`{claim.item}`): {claim.test}"
     )
-    return "\n\n".join(line for line in lines if line)
-
-
-def _outcome(claim: Claim, results: ResultSet) -> Outcome | None:
-    found = [judge(results) for judge in claim.judges]
-    known = [outcome for outcome in found if outcome is not None]
-    if not known or len(known) < len(found):
-        return None
-    is_true = all(outcome.verdict == HOLDS for outcome in known)
-    return Outcome(HOLDS if is_true else NO, "; ".join(outcome.numbers for outcome in known))
-
-
-def _summary(claim: Claim, sets: Sequence[ResultSet]) -> str:
     if claim.untestable:
-        return "cannot be tested here"
-    found = {results.name: _outcome(claim, results) for results in sets}
-    shown = [f"{name}: {each.verdict}" for name, each in found.items() if each is not None]
-    return "; ".join(shown) or "not measured yet"
+        return f"{head} It cannot be tested here: {claim.untestable}."
+    corpora: dict[str, list[str]] = {}  # by what was found on them
+    for results in sets:
+        if outcome := claim.outcome(results):
+            text = f"**{_short(outcome.verdict)}**: {outcome.numbers}."
+            corpora.setdefault(text, []).append(results.name)
+    lines = [f"- {', '.join(names)}: {text}" for text, names in corpora.items()]
+    return "\n\n".join([head, "\n".join(lines)])
 
 
-def _anchor(number: int) -> str:
-    return f"claim-{number}"
+def _short(verdict: str) -> str:
+    return verdict.removesuffix(" at this size")
+
+
+def _item(name: str, record: Any, folder: str) -> list[str]:
+    parts = [f"**{name}: {record['title']}.** {record['claim']}"]
+    if record["command"]:
+        parts.append(f"```sh\n{record['command']}\n```")
+    for table in record["tables"]:
+        if table["title"].startswith("other differences"):
+            continue  # the claims have them
+        shown = _compact(EvidenceTable(table["title"], table["columns"], table["rows"]))
+        title = [] if shown.title == record["title"] else [f"*{shown.title}*"]
+        parts += [*title, markdown_table(shown)]
+    parts += [f"![{title}]({folder}/{stem}.png)" for stem, title in record["pictures"]]
+    return parts
+
+
+def _compact(table: EvidenceTable) -> EvidenceTable:
+    """Leaves out details, and turns a table of BLEU by joined sentences on its side."""
+    if "sentences" in table.columns and "BLEU" in table.columns:
+        table = _turned(table, "sentences", "BLEU")
+    places = [place for place, name in enumerate(table.columns) if name not in _DETAILS]
+    rows = [[row[place].replace(" ± ", "±") for place in places] for row in table.rows]
+    return EvidenceTable(table.title, [table.columns[place] for place in places], rows)
+
+
+def _turned(table: EvidenceTable, across: str, value: str) -> EvidenceTable:
+    """Makes a row for each system, and a column for each value of `across`."""
+    key, cell = table.columns.index(across), table.columns.index(value)
+    cells: dict[str, dict[str, str]] = {}
+    for row in table.rows:
+        cells.setdefault(row[0], {})[row[key]] = row[cell]
+    names = list(dict.fromkeys(row[key] for row in table.rows))
+    rows = [[system, *(known.get(name, "") for name in names)] for system, known in cells.items()]
+    heads = [f"{name} {across}" if name.isdigit() else name for name in names]
+    return EvidenceTable(f"{value}: {table.title}", [table.columns[0], *heads], rows)
 
 
 if __name__ == "__main__":
-    for path in write_pages(*(Path(argument) for argument in sys.argv[1:3])):
-        print(path)
+    print(write_results_page(*(Path(argument) for argument in sys.argv[1:3])))

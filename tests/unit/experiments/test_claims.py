@@ -22,7 +22,7 @@ from untold.lab.claims import (
     rises,
     separates,
 )
-from untold.lab.pages import claims_page, find_result_sets, results_page, write_pages
+from untold.lab.pages import claims_page, find_result_sets, results_page, write_results_page
 from untold.lab.registry import ITEMS
 from untold.lab.systems import SYSTEMS
 from untold.metrics.base import MetricOptions, make_metric
@@ -175,7 +175,7 @@ def test_every_claim_names_an_item_and_can_be_judged_or_says_why_not():
     assert all(
         claim.item in ITEMS and bool(claim.judges) != bool(claim.untestable) for claim in CLAIMS
     )
-    page = claims_page([])
+    page = claims_page(ResultSet("empty", {}))
     assert page.count("not measured yet") == sum(bool(claim.judges) for claim in CLAIMS)
 
 
@@ -185,7 +185,7 @@ def test_a_damaged_result_is_refused(tmp_path):
         read_result_set(tmp_path)
 
 
-def test_the_pages_show_tables_pictures_and_commands(tmp_path):
+def test_the_page_shows_verdicts_tables_pictures_and_commands(tmp_path):
     record = {
         "title": "Main results",
         "claim": "The paper says so.",
@@ -197,18 +197,17 @@ def test_the_pages_show_tables_pictures_and_commands(tmp_path):
     }
     (tmp_path / "in" / "captions").mkdir(parents=True)
     (tmp_path / "in" / "captions" / "table1.json").write_text(json.dumps(record))
-    write_pages(tmp_path / "in", tmp_path)
-    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    page = write_results_page(tmp_path / "in", tmp_path).read_text(encoding="utf-8")
     for part in ("## captions", "untold reproduce table1", "| a | 1.00 |", "in/captions/bars.png"):
         assert part in page
-    assert "captions: holds" in (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert "- captions: **holds**: over control: +0.50 BLEU" in page
+    assert "| Routing alone improves a Transformer. | holds |" in page
 
 
 def test_no_number_of_the_docs_has_drifted():
     """Run: make pages."""
     sets = find_result_sets(DOCS / "evidence")
     assert (DOCS / "results.md").read_text(encoding="utf-8") == results_page(sets, "evidence")
-    assert (DOCS / "claims.md").read_text(encoding="utf-8") == claims_page(sets)
 
 
 def test_systems_with_fewer_seeds_are_compared_on_those_that_both_have():
