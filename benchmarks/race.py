@@ -1,4 +1,4 @@
-"""Contenders timed side by side, job by job: see untold.metrics.speed.
+"""Contenders timed side by side, job by job: see untold.lab.speed.
 
 Only ratios within one round are reported, with their spread.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import describe_conditions
-from untold.metrics.speed import Contender, take_turns
+from untold.lab.speed import Contender, take_turns
 
 __all__ = [
     "CLOCKS",

@@ -141,7 +141,7 @@ def work(past_future: bool, seconds: float) -> None:
     from workload import small_workload, training_batches
 
     settings = ["model.separator.kind=gdr"] if past_future else []
-    with as_file(files("untold.commands") / "demo.toml") as path:
+    with as_file(files("untold.lab") / "demo.toml") as path:
         config = load_config(path, settings)
     size = 1000
     workload = small_workload(size)

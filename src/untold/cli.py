@@ -91,11 +91,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for _command in (
-    *(train, translate, serve, check, score, evaluate, align, compare),
+    *(train, translate, serve, check, score, evaluate, align),
     *(explain, adopt, calibrate, clean, sheet, average, export, info, sample, demo, reproduce),
     config,
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
+# What earlier versions had: it takes whatever it is given, and says what to write instead.
+app.command(
+    cls=_Command,
+    hidden=True,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(compare)
 # A keyword of Python names no function.
 app.command("import", cls=_Command)(_with_decoded_texts(import_model))
 

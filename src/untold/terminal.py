@@ -11,12 +11,14 @@ What goes to a file or a pipe stays as it is, byte for byte.
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from untold.errors import UntoldError, escape_controls, shorten
@@ -46,6 +48,18 @@ class SafeConsole(Console):
 def console(*, stderr: bool = False) -> Console:
     """Makes a console of standard output or error, which takes no text for numbers or emojis."""
     return SafeConsole(stderr=stderr, highlight=False, emoji=False)
+
+
+def print_table(console: Console, heading: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints rows of figures behind a name; only a terminal limits the width."""
+    if not console.is_terminal:
+        console.width = 10_000
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, name in enumerate(heading):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, markup=False)
 
 
 _LAYOUT = "\n\t"  # the control characters that printed text may have

@@ -284,7 +284,6 @@ def test_a_closed_standard_input_is_one_line(folder: Path) -> None:
         (("--out", "."), "is a directory: name a file"),
         (("--tokenize", "xx"), "unknown tokenizer xx for BLEU; known: 13a, char"),
         (("--reference", "REFERENCE", "--metrics", "bleu,rouge"), "2 --reference files, but rouge"),
-        (("--reference", "REFERENCE", "--overlap"), "but this measure compares with one: give one"),
         (("--reference", "missing"), "missing: "),
         (("--metrics", "multi-bleu", "--tokenize", "13a"), "no effect on multi-bleu: leave it out"),
     ],

@@ -1,4 +1,4 @@
-"""`untold compare` as a person runs it."""
+"""`untold evaluate` with a baseline, as a person runs it."""
 
 import json
 import subprocess
@@ -20,15 +20,16 @@ def test_two_models_are_compared_on_a_test_set(tmp_path):
     arguments = [
         "--progress",
         "plain",
-        "compare",
-        "first",
+        "evaluate",
         "second",
+        "--against",
+        "first",
         "--test",
         "dev=valid.src,valid.tgt",
         "--json",
     ]
     run = subprocess.run(
-        [sys.executable, "-m", "untold", *arguments, "--samples", "20", "--rounds", "1"],
+        [sys.executable, "-m", "untold", *arguments, "--samples", "20"],
         cwd=root,
         capture_output=True,
         text=True,
@@ -37,6 +38,17 @@ def test_two_models_are_compared_on_a_test_set(tmp_path):
     assert run.returncode == 0, run.stderr
     record = json.loads(run.stdout)
     assert [row["name"] for row in record["rows"]] == ["first", "second"]
-    assert record["rows"][1]["training"]["ratio"] > 0
-    for what in ("translating dev with second", "testing significance", "measuring speeds"):
+    assert record["baseline"] == "first"
+    for what in ("translating dev with second", "testing significance"):
         assert what in run.stderr
+
+
+def test_the_name_of_before_is_an_error_that_names_the_new_one(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-m", "untold", "compare", "a", "b", "--test", "t=x,y", "--no-speed"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 2 and "untold evaluate B --against A" in run.stderr

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import untold
-from untold.commands.demo import run_demo
+from untold.lab.demo import run_demo
 
 PNG = b"\x89PNG"
 
@@ -39,7 +39,7 @@ ENDLESS = """
 import signal, sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-from untold.commands.demo import run_demo
+from untold.lab.demo import run_demo
 never = ["train.steps=100000", "train.validate_every=100000", "train.log_every=1"]
 run_demo(Path(sys.argv[1]), never, pairs=100)
 """

@@ -1,16 +1,20 @@
-"""`untold calibrate` and `untold evaluate --omissions`, as a person runs them, on a grammar."""
+"""`untold calibrate` and the benchmark of omissions, as a person runs them, on a grammar."""
 
+import contextlib
 import json
 import os
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fuzz.in_process import Ended, run_in_process
 from toys import toy_trained
+from untold.errors import UntoldError
 from untold.files import LOCK, lock_directory, new_directory, verify_directory
+from untold.lab.omission_benchmark import main
 from untold.storage.model_directory import load_model, save_model
 
 KINDS = ["word", "phrase", "clause", "end", "natural"]
@@ -155,60 +159,55 @@ def test_the_model_of_a_run_is_locked_while_it_is_calibrated(
     assert held == [True]
 
 
-@pytest.fixture(scope="module")
-def report(folder: Path) -> dict[str, object]:
-    ended = run(folder, "evaluate", "model", *TEST, "--omissions", "--json")
-    assert ended.code == 0, ended.errors
-    return json.loads(ended.output, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+def benchmark(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Returns what `python -m untold.lab.omission_benchmark` prints in the folder."""
+    with contextlib.chdir(folder):
+        main([*arguments, *TEST])
+    return capsys.readouterr().out
 
 
-def test_omissions_of_all_kinds_in_all_ways_as_json(report) -> None:
+def read(text: str) -> dict[str, Any]:
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_omissions_of_all_kinds_in_all_ways(folder: Path, capsys) -> None:
+    report = read(benchmark(folder, capsys, "model", "--json"))
     assert report.keys() == {"figures", "calibration_error", "reliability"}
-    kinds = list(dict.fromkeys(each["kind"] for each in report["figures"]))
+    kinds = list(dict.fromkeys(figure["kind"] for figure in report["figures"]))
     assert kinds == KINDS
     for kind in kinds:
-        own = [each for each in report["figures"] if each["kind"] == kind]
-        assert [each["scorer"] for each in own] == WAYS
-        assert len({(each["pairs"], each["omitted"]) for each in own}) == 1
-        for each in own:
+        own = [figure for figure in report["figures"] if figure["kind"] == kind]
+        assert [figure["scorer"] for figure in own] == WAYS
+        assert len({(figure["pairs"], figure["omitted"]) for figure in own}) == 1
+        for figure in own:
             shares = ("omitted", "word_auc", "average_precision", "f1", "recall", "segment_auc")
-            assert all(each[name] is None or 0 <= each[name] <= 1 for name in shares)
-            by_pair = each["scorer"] in ("log-probability", "p(EOS)")
+            assert all(figure[name] is None or 0 <= figure[name] <= 1 for name in shares)
+            by_pair = figure["scorer"] in ("log-probability", "p(EOS)")
             if kind != "natural":  # where this untrained model omits every word
-                assert (each["word_auc"] is None) == by_pair
+                assert (figure["word_auc"] is None) == by_pair
     assert 0 <= report["calibration_error"] <= 1
-    assert all(each.keys() == {"count", "said", "true"} for each in report["reliability"])
+    assert all(part.keys() == {"count", "said", "true"} for part in report["reliability"])
 
-
-def test_omissions_as_a_table_with_a_legend(folder: Path, report) -> None:
-    ended = run(folder, "evaluate", "model", *TEST, "--omissions")
-    assert ended.code == 0
-    for each in report["figures"]:
-        assert f"{each['kind']}: {each['pairs']} pairs, {each['omitted']:.1%} of words omitted" in (
-            ended.output.split("\n")
-        )
-    assert f"expected calibration error of words: {report['calibration_error']:.4f}" in ended.output
+    table = benchmark(folder, capsys, "model", "--diagram", "said.svg")
+    assert (folder / "said.svg").read_bytes().startswith(b"<?xml")
+    for figure in report["figures"]:
+        head = f"{figure['kind']}: {figure['pairs']} pairs, {figure['omitted']:.1%} of words"
+        assert f"{head} omitted" in table.split("\n")
+    assert f"expected calibration error of words: {report['calibration_error']:.4f}" in table
     for name in ("word auc", "recall@1%", "segment auc", "unlinked", "passes"):
-        assert f"  {name} (" in ended.output or f"  {name}: " in ended.output, name
+        assert f"  {name} (" in table or f"  {name}: " in table, name
 
 
-def test_without_a_calibration_the_account_is_left_out(folder: Path) -> None:
-    ended = run(folder, "evaluate", "fresh", *TEST, "--omissions", "--json")
-    found = json.loads(ended.output)
-    assert list(dict.fromkeys(each["scorer"] for each in found["figures"])) == WAYS[1:]
-    assert found["calibration_error"] is None and found["reliability"] == []
+def test_without_a_calibration_the_account_is_left_out(folder: Path, capsys) -> None:
+    report = read(benchmark(folder, capsys, "fresh", "--json"))
+    assert list(dict.fromkeys(figure["scorer"] for figure in report["figures"])) == WAYS[1:]
+    assert report["calibration_error"] is None and report["reliability"] == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("model", *TEST[:4], "--omissions"), "--omissions needs --alignments"),
-        (("plain", *TEST, "--omissions"), "cannot tell what is untold"),
-        (("model", *TEST, "--omissions", "--out", "x"), "--out has no effect beside --omissions"),
-        (("model", *TEST, "--omissions", "--overlap"), "--overlap has no effect"),
-        (("model", *TEST, "--omissions", "--aligner", "absent"), "absent"),
-    ],
-)
-def test_mistakes_of_omissions(folder: Path, arguments: tuple[str, ...], expected: str) -> None:
-    ended = run(folder, "evaluate", *arguments)
-    assert ended.code == 2 and expected in ended.errors and ended.output == ""
+def test_mistakes_of_omissions(folder: Path, capsys) -> None:
+    with pytest.raises(UntoldError, match="cannot tell what is untold"):
+        benchmark(folder, capsys, "plain")
+    with pytest.raises(UntoldError, match="absent"):
+        benchmark(folder, capsys, "model", "--aligner", "absent")
+    with pytest.raises(SystemExit):
+        benchmark(folder, capsys, "model", "--diagram", "said.pdf")

@@ -33,7 +33,9 @@ def blocks(language: str) -> list[str]:
 def command_lines(text: str) -> list[list[str]]:
     """The words of every command line that starts with untold."""
     lines = re.sub(r"\\\n#?", " ", text).split("\n")
-    words = [shlex.split(line.removeprefix("#")) for line in lines if "untold " in line]
+    words = [
+        shlex.split(line.removeprefix("#"), comments=True) for line in lines if "untold " in line
+    ]
     return [each[1:] for each in words if each[0] == "untold"]
 
 
@@ -74,8 +76,8 @@ def test_every_command_line_can_be_parsed(line):
     "line",
     [
         ["train", "a.toml", "--inti", "b"],
-        ["evaluate", "run", "--source", "a"],
-        ["compare", "run", "--test", "a=b,c", "--samples", "many"],
+        ["evaluate", "--source", "a"],
+        ["evaluate", "run", "--test", "a=b,c", "--samples", "many"],
     ],
 )
 def test_wrong_command_lines_are_noticed(line):
@@ -87,7 +89,7 @@ def test_models_that_commands_begin_with_were_made_before():
     """Every --init, compared and evaluated run is the --out of an earlier command."""
     made: set[str] = set()
     for line in LINES:
-        if line[0] in ("evaluate", "compare"):
+        if line[0] == "evaluate":
             runs = re.findall(r"(?<![\w/])runs/[\w-]+", " ".join(line))
         else:
             runs = options(line, "--init")
@@ -217,7 +219,7 @@ def follow(heading: str, folder: Path, *changes: str) -> str:
     (section,) = (each for each in PAGE.split("\n## ") if each.startswith(heading))
     printed = []
     for line in command_lines("".join(re.findall(r"```sh\n(.*?)```", section, re.DOTALL))):
-        quick = ["--no-speed", "--samples", "5"] if line[0] == "compare" else []
+        quick = ["--samples", "5"] if "--test" in line else []
         run = small(line, *changes) if line[0] == "train" else [*line, *quick]
         ended = run_in_process(run, folder)
         assert ended.code == 0, f"{line}: {ended.errors}"
@@ -240,8 +242,8 @@ def test_the_recipe_of_nist_runs(tmp_path):
     assert (folder / "train.en").read_text().endswith(" .\n")
     printed = follow("NIST", tmp_path)
     assert printed.count("40 of 40 pairs kept") == 11
-    assert "| dev | mt04 | mt05 | mt06 | average |" in printed
-    assert "nrefs:4|case:lc" in printed and "tok:none|smooth:none" in printed
+    assert "| mt04 | mt05 | mt06 | average |" in printed
+    assert re.search(r"nrefs:4\|.*case:lc.*tok:none\|smooth:none", printed)
     for row in ("Transformer", "continued", "GDR", "+BoW", "+BCA", "both", "no-redundant"):
         assert f"\n| {row} |" in printed
 

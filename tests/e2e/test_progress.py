@@ -23,13 +23,11 @@ TASKS = {
     "translate run corpus.src": ("loading run", "translating: 0 of 24"),
     f"score run {' '.join(TEXTS)}": ("loading run", "scoring: 0 of 24"),
     f"evaluate run {' '.join(PAIRS)}": ("translating: 0 of 24", "scoring: 0 of 3"),
-    f"evaluate run {' '.join(PAIRS)} --overlap": ("reading the references: 0 of 24",),
     f"evaluate run {' '.join(PAIRS)} --alignments corpus.align": ("reading the references",),
     f"align {' '.join(TEXTS)} --kind ibm1 --out links": ("training the aligner", "aligning: 0 of"),
     "average run --last 2 --out mean": ("averaging: 0 of 2",),
-    "compare run b=plain --test t=corpus.src,corpus.tgt --samples 5 --rounds 1": (
+    "evaluate b=plain --against run --test t=corpus.src,corpus.tgt --samples 5": (
         *("comparing: 0 of 2", "translating t with plain: 0 of 24", "testing significance: 0 of 1"),
-        "measuring speeds: 0 of 1",
     ),
     "explain run --source a --source b --out page.svg": ("explaining: 0 of 2", "drawing page.svg"),
     "info run": (),

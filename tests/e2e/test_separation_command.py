@@ -1,4 +1,4 @@
-"""`untold evaluate` with alignments or overlap, as a person runs it, on a model of seconds."""
+"""`untold evaluate` with alignments, as a person runs it, on a model of seconds."""
 
 import io
 import json
@@ -15,7 +15,6 @@ import pytest
 from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import main
 from untold.corpus.alignments import read_alignments
-from untold.lab.analysis import measure_overlap
 from untold.metrics.separation import AlignedPair, separation_report
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, save_model
@@ -105,22 +104,6 @@ def test_alignments_as_json(folder: Path) -> None:
     assert report["model"] != report["rule"]
 
 
-def test_overlap_for_a_person_and_as_json(folder: Path) -> None:
-    found = json.loads(evaluate(folder, "--overlap", "--json"))
-    pairs = list(zip(SOURCES, TARGETS, strict=True))
-    assert found == vars(measure_overlap(load(folder / "model").models[0], pairs))
-    table, legend = evaluate(folder, "--overlap").strip("\n").split("\n\n")
-    lines = [line.rsplit(maxsplit=1) for line in table.split("\n")]
-    assert "past by frequency, future by frequency (a baseline, to be exceeded): " in legend
-    assert [name for name, _ in lines] == [
-        "past",
-        "future",
-        "past by frequency",
-        "future by frequency",
-    ]
-    assert [value for _, value in lines] == [f"{value:.3f}" for value in found.values()]
-
-
 @pytest.mark.parametrize(
     ("links", "expected"),
     [
@@ -136,17 +119,10 @@ def test_links_that_cannot_be_used(folder: Path, links: list[str], expected: str
     assert expected in error and error.strip().count("\n") == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--alignments", "links"], 'train one with model.separator.kind = "gdr"'),
-        (["--overlap"], "past and future bags, which this model has not"),
-    ],
-)
-def test_a_model_without_past_and_future(folder: Path, options: list[str], expected: str) -> None:
-    options = [str(folder / each) if each == "links" else each for each in options]
-    error = evaluate(folder, *options, model="plain", code=2)
-    assert expected in error and error.strip().count("\n") == 0
+def test_a_model_without_past_and_future(folder: Path) -> None:
+    error = evaluate(folder, "--alignments", folder / "links", model="plain", code=2)
+    assert 'train one with model.separator.kind = "gdr"' in error
+    assert error.strip().count("\n") == 0
 
 
 def test_a_file_of_links_that_is_not_there(folder: Path) -> None:

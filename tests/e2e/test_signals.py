@@ -24,7 +24,7 @@ PATIENCE = 120.0
 SERVER = """
 import json, os, signal, sys
 import untold.__main__, untold.cli, untold.training.run, untold.translator
-import untold.commands.evaluate, untold.commands.demo, untold.metrics.base
+import untold.lab.demo, untold.metrics.base
 import untold.metrics.text_metrics, untold.explain.write, matplotlib.figure
 import untold.alignment.aligners, untold.metrics.separation
 import untold.checking.checker, untold.commands.check, untold.commands.clean
@@ -143,6 +143,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, shared_workshop: Path) -> I
         (workshop / f"large.{side}").write_text(text * 2000)
         (workshop / f"some.{side}").write_text(text * 40)
         (workshop / f"middle.{side}").write_text(text * 200)
+        (workshop / "large.align").write_text("\n" * text.count("\n") * 2000)
         words = (f"{side}{n * n % 9973:x} {n % 97}" for n in range(200_000))
         (workshop / f"words.{side}").write_text("".join(f"{line} x y z\n" for line in words))
     server = Server(folder)
@@ -173,7 +174,7 @@ PHASES = {
         "done is written and whole",
     ),
     "measure alignments": (
-        ["evaluate", "run", *LARGE, "--overlap"],
+        ["evaluate", "run", *LARGE, "--alignments", "large.align"],
         "reading the references",
         "nothing was written; run the same command again",
     ),
@@ -229,7 +230,7 @@ PHASES = {
         "the same command goes on",
     ),
     "compare": (
-        ["compare", "run", "b=plain", "--test", "t=large.src,large.tgt"],
+        ["evaluate", "b=plain", "--against", "run", "--test", "t=large.src,large.tgt"],
         "translating t with run",
         "nothing was written; run the same command again",
     ),

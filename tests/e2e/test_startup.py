@@ -62,7 +62,7 @@ def test_translating_imports_only_what_translates(model):
     loaded = modules_of("translate", model, text="a b c\n")
     assert {"torch", "untold.translator"} <= loaded
     assert sorted(loaded & NEEDLESS) == []
-    kept_out = ("untold.training", "untold.evaluation", "untold.report", "untold.checking")
+    kept_out = ("untold.training", "untold.metrics", "untold.lab", "untold.checking")
     assert [name for name in loaded if name.startswith(kept_out)] == []
 
 

@@ -100,8 +100,6 @@ def _spoilt_files(dice: random.Random, folder: Path) -> Case:
         _train((f'data.train={{path = "{table}"}}',)).arguments,
         ("evaluate", "run", *pair),
         ("evaluate", "run", *pair, "--alignments", "corpus.align"),
-        ("evaluate", "run", *pair, "--alignments", "corpus.align", "--omissions"),
-        ("evaluate", "run", *pair, "--overlap"),
         ("evaluate", "run", *pair, "--metrics", "cdr", "--aligner", "aligner"),
         ("score", "run", *texts),
         ("calibrate", "run", *texts),
@@ -119,16 +117,8 @@ def _spoilt_files(dice: random.Random, folder: Path) -> Case:
         ("translate", "run", "corpus.src", "--align", "new.align"),
         ("translate", "run", "corpus.src"),
         ("reproduce", "overlap", "--data", "tatoeba-zh-en", "--root", ".", "--out", "new"),
-        (
-            "compare",
-            "run",
-            "plain",
-            "--test",
-            "t=corpus.src,corpus.tgt",
-            "--samples",
-            "3",
-            "--no-speed",
-        ),
+        ("evaluate", "plain", "--against", "run", *pair, "--samples", "3"),
+        ("evaluate", "corpus.tgt", *pair),
     )
     return Case(dice.choice(commands), done=tuple(f"spoilt {name}" for name in spoilt))
 

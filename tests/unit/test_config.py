@@ -288,7 +288,7 @@ def test_a_configuration_from_before_separators_is_one_without() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = [*sorted((ROOT / "configs").rglob("*.toml")), ROOT / "src/untold/commands/demo.toml"]
+SHIPPED = [*sorted((ROOT / "configs").rglob("*.toml")), ROOT / "src/untold/lab/demo.toml"]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -148,7 +148,7 @@ OPTIONS = list(options())
 
 def test_the_options_that_are_numbers_are_found():
     names = {(command, name) for command, name, _ in OPTIONS}
-    assert {("translate", "beam"), ("sample", "noise"), ("compare", "seed")} <= names
+    assert {("translate", "beam"), ("sample", "noise"), ("evaluate", "seed")} <= names
 
 
 @pytest.mark.parametrize(

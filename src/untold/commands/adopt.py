@@ -18,13 +18,13 @@ from untold.alignment.aligners import (
     refuse_unsegmented,
     train_in_process,
 )
-from untold.commands.evaluate import legend_lines
 from untold.commands.options import Settings, number_option
 from untold.config import AlignerConfig, Config, override, parse_config
 from untold.corpus.text import read_parallel
 from untold.errors import UntoldError
 from untold.files import new_directory
 from untold.interruption import last_line, say_if_stopped
+from untold.metrics.base import legend_lines
 from untold.metrics.separation import AlignedPair, SeparationReport, separation_report
 from untold.progress_bar import task
 from untold.storage.model_directory import TrainedModel, load_model

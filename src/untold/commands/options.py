@@ -40,11 +40,10 @@ class NoEffect:
 
 
 _TRAINING = ("train_source", "train_target", "save", "kind", "source_words", "target_words")
-_SCORING = ("metrics", "tokenize", "lowercase", "aligner", "out")
+_SCORING = ("metrics", "tokenize", "lowercase", "out")
 NO_EFFECT = (
-    NoEffect("evaluate", "omissions", ("overlap", *_SCORING[:3], "out"), "which scores nothing"),
-    NoEffect("evaluate", "alignments", ("overlap", *_SCORING[:3], "out"), "which scores nothing"),
-    NoEffect("evaluate", "overlap", (*_SCORING, "settings"), "which translates nothing"),
+    NoEffect("evaluate", "alignments", (*_SCORING, "aligner"), "which scores nothing"),
+    NoEffect("evaluate", "as_json", ("markdown",), "which prints another format"),
     NoEffect(
         "align",
         "aligner",
@@ -71,8 +70,6 @@ NO_EFFECT = (
         "which writes no sheet",
     ),
     NoEffect("sheet", "source", ("files", "as_json"), "which writes a sheet"),
-    NoEffect("compare", "no_speed", ("rounds",), "which leaves the race out"),
-    NoEffect("compare", "as_json", ("markdown",), "which prints another format"),
 )
 
 

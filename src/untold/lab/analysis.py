@@ -30,12 +30,11 @@ from untold.lab.human_evaluation import SheetTexts, draw_sheet, key_json, sheet_
 from untold.lab.items import Evidence, EvidenceItem, EvidenceTable, SystemsItem, number, over_seeds
 from untold.lab.runner import Job, Workshop
 from untold.lab.scores import compare_systems, score_figures, score_notes, score_table
-from untold.lab.speed import race_runs
+from untold.lab.speed import Speed, race_runs
 from untold.lab.systems import System
 from untold.metrics.cdr import align_texts, cdr_of_links
+from untold.metrics.comparison import ParallelText
 from untold.metrics.separation import AlignedPair, separation_report
-from untold.metrics.significance import ParallelText
-from untold.metrics.speed import Speed
 from untold.progress_bar import task
 from untold.storage.model_directory import TrainedModel
 

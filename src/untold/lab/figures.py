@@ -40,12 +40,12 @@ def line_chart(
 
     def draw() -> Figure:
         canvas, axes = _axes()
-        for row, line in enumerate(lines):
+        for place, line in enumerate(lines):
             points = [(k, value) for k, value in enumerate(line.values) if value is not None]
             axes.plot(
                 [k for k, _ in points],
                 [value for _, value in points],
-                marker=_MARKS[row % len(_MARKS)],
+                marker=_MARKS[place % len(_MARKS)],
                 label=line.name,
             )
         axes.set_xticks(range(len(places)), places)

@@ -21,7 +21,7 @@ from untold.lab.runner import Job, TranslationJob, Workshop
 from untold.lab.scores import compare_texts, count_size, pair_table, score_figures
 from untold.lab.systems import SYSTEMS, System
 from untold.metrics.base import corpus_scores
-from untold.metrics.significance import Comparison, ParallelText, SystemOutputs
+from untold.metrics.comparison import Comparison, ParallelText, SystemOutputs
 
 _JOINED = (1, 2, 3, 4)  # sentences that are joined
 _NOISE = 0.15  # references that lose a span

@@ -1,5 +1,9 @@
 """Measures how well omissions are found: kinds of omissions against ways to find them.
 
+    python -m untold.lab.omission_benchmark MODEL --source S --reference R --alignments A
+
+needs a test set with word alignments, which say which words were left out.
+
 Ways to find omitted source words behind one interface, with what they cost: ours and rivals.
 
 Each gives every source word of a pair a score, the higher the more likely it was omitted, and every
@@ -11,16 +15,20 @@ The links of the good translation say which source words are omitted. A word wit
 neither omitted nor told; such words are counted apart.
 """
 
+import argparse
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
 
-from untold.alignment.aligners import Aligner, split_pairs
+from untold.alignment.aligners import Aligner, load_aligner, split_pairs
 from untold.checking.evidence import (
     lexicon_evidence,
     segment_evidence,
@@ -28,10 +36,14 @@ from untold.checking.evidence import (
     source_evidence,
 )
 from untold.checking.synthetic_errors import DAMAGE_KINDS, candidate_spans, frequent_words
+from untold.corpus.text import read_test_set
 from untold.corpus.words import Span, word_spans
 from untold.decoding.scoring import NO_ACCOUNT, AccountReader, PairAccount
 from untold.errors import UntoldError
-from untold.metrics.separation import AlignedPair, auc, check_words
+from untold.explain.figures import MARGIN, Canvas, render
+from untold.files import write_file
+from untold.metrics.base import legend_lines
+from untold.metrics.separation import AlignedPair, auc, check_words, read_aligned_pairs
 from untold.progress_bar import task
 from untold.storage.calibration import (
     Calibration,
@@ -40,7 +52,7 @@ from untold.storage.calibration import (
     probability,
     reliability,
 )
-from untold.translator import Translation, Translator
+from untold.translator import Translation, Translator, load
 
 TextPairs: TypeAlias = Sequence[tuple[str, str]]
 Read = TypeVar("Read")
@@ -528,3 +540,62 @@ def _probabilities(
 
 def _cell(value: float | None) -> str:
     return f"{'-':>12}" if value is None else f"{value:12.3f}"
+
+
+_SIDE = 3.2  # inches of the square
+
+
+def reliability_diagram(bins: Sequence[ReliabilityBin], error: float, kind: str) -> bytes:
+    """Draws one point for each bin, as large as it has words, and the line of perfection."""
+
+    def draw() -> Figure:
+        size = _SIDE + 4 * MARGIN
+        canvas = Canvas(Figure(figsize=(size, size + 2 * MARGIN)))
+        axes = canvas.axes(3 * MARGIN, 2.5 * MARGIN, _SIDE, _SIDE)
+        axes.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, linestyle="--")
+        said, true = [part.said for part in bins], [part.true for part in bins]
+        most = max((part.count for part in bins), default=1)
+        sizes = [20 + 180 * (part.count / most) ** 0.5 for part in bins]
+        axes.plot(said, true, color="C0", linewidth=1.0)
+        axes.scatter(said, true, s=sizes, color="C0", alpha=0.8, clip_on=False, zorder=3)
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability said", ylabel="share omitted")
+        axes.set_aspect("equal")
+        words = sum(part.count for part in bins)
+        title = f"{words:,} words, expected calibration error {error:.4f}"
+        canvas.text(MARGIN, MARGIN, title, size=9.0)
+        return canvas.figure
+
+    return render(draw, [], kind)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures a model by omissions that are made, and by those of its own translations."""
+    parser = argparse.ArgumentParser(prog="python -m untold.lab.omission_benchmark")
+    parser.add_argument("model")
+    for name in ("source", "reference", "alignments"):
+        parser.add_argument(f"--{name}", required=True, type=Path)
+    parser.add_argument("--aligner", type=Path, help="a rival: what untold align --save wrote")
+    parser.add_argument("--diagram", type=Path, help="draw said against true, as .png or .svg")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    kind = "" if given.diagram is None else given.diagram.suffix.removeprefix(".")
+    if kind not in ("", "png", "svg"):
+        parser.error(f"--diagram {given.diagram}: name a .png or .svg file")
+    translator = load(given.model)
+    links = None if given.aligner is None else load_aligner(given.aligner)
+    texts = read_test_set(given.source, given.reference, print)
+    pairs = read_aligned_pairs(*texts, given.alignments)
+    scorers = omission_scorers(translator, links)
+    outputs = [translation.text for translation in translator.translate(texts[0])]
+    report = omission_report([*damaged_sets(pairs), natural_set(pairs, outputs, links)], scorers)
+    if kind:
+        error = report.calibration_error
+        if error is None:
+            parser.error("the model has no probabilities to draw: run untold calibrate first")
+        write_file(given.diagram, reliability_diagram(report.reliability, error, kind))
+    shown = "\n".join([*report.lines(), *legend_lines(report.meanings())])
+    print(json.dumps(asdict(report)) if given.json else shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ from untold.lab.runner import Job, TranslationJob, Workshop
 from untold.lab.statistics import compare_seeds
 from untold.lab.systems import SYSTEMS, System
 from untold.metrics.base import MetricOptions, corpus_scores, make_metric
-from untold.metrics.significance import (
+from untold.metrics.comparison import (
     Comparison,
     ParallelText,
     Row,
@@ -181,7 +181,7 @@ def pair_table(comparisons: Sequence[Comparison]) -> EvidenceTable:
 def score_figures(comparisons: Sequence[Comparison]) -> dict[str, object]:
     """Returns the scores of all systems, a number for each seed, and all tests."""
     systems = {
-        row.name: {"bleu": list(row.average.values), "parameters": row.parameters.total}
+        row.name: {"bleu": list(row.average.values), "parameters": _total(row)}
         for comparison in comparisons
         for row in comparison.rows
     }
@@ -200,6 +200,11 @@ def score_figures(comparisons: Sequence[Comparison]) -> dict[str, object]:
     return {"systems": systems, "tests": tests}
 
 
+def _total(row: Row) -> int:
+    assert row.parameters is not None  # every system of an item is a model
+    return row.parameters.total
+
+
 def _over_seeds(baseline: Row, row: Row) -> str:
     """Compares two systems by the seeds that both have: mean, interval, exact sign-flip test."""
     pairs = list(zip(baseline.average.values, row.average.values, strict=False))
@@ -216,7 +221,7 @@ def _scores(comparison: Comparison, row: Row) -> list[str]:
         for score in scores
     ]
     seeds = str(len(row.average.values))
-    return [row.name, f"{row.parameters.total:,}", *cells, seeds, *_tested(comparison, row)]
+    return [row.name, f"{_total(row):,}", *cells, seeds, *_tested(comparison, row)]
 
 
 def _tested(comparison: Comparison, row: Row) -> list[str]:

@@ -2,8 +2,8 @@
 
 A metric is a class that `METRICS` names. It is made from `MetricOptions` and has one or more of
 these methods: `untold evaluate` and validation need `corpus_scores`, a reward of sequence-level
-training needs `sentence_scores`, `untold compare` needs `sacrebleu_metric`, and several references
-of each sentence need `multi_reference_scores`. This is a whole metric:
+training needs `sentence_scores`, comparisons of systems need `sacrebleu_metric`, and several
+references of each sentence need `multi_reference_scores`. This is a whole metric:
 
     class Exact:
         def __init__(self, options: MetricOptions) -> None:
@@ -13,11 +13,11 @@ of each sentence need `multi_reference_scores`. This is a whole metric:
             same = sum(r == h for r, h in zip(references, hypotheses, strict=True))
             return [Score("exact", 100 * same / len(references), "exact match")]
 
-To ship it with untold, add a row to metric_registry.py. Another package adds it through an entry
+To ship it with untold, add a row to untold/registry.py. Another package adds it through an entry
 point of the group `untold.metrics`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, get_args, runtime_checkable
@@ -168,3 +168,33 @@ def score_distinct_pairs(
     pairs = list(zip(references, hypotheses, strict=True))
     known = {pair: score(*pair) for pair in dict.fromkeys(pairs)}
     return [known[pair] for pair in pairs]
+
+
+def score_lines(scores: Sequence[Score], *, aligned: bool) -> list[str]:
+    """Formats a line for each score; `aligned` makes columns, which a terminal shows best."""
+    name = max((len(score.name) for score in scores), default=0) if aligned else 0
+    value = 6 if aligned else 0
+    details = max((len(score.details) for score in scores), default=0) if aligned else 0
+    return [
+        f"{score.name:<{name}} {score.value:>{value}.2f} {score.details:<{details}}"
+        f"  [{score.signature}]"
+        for score in scores
+    ]
+
+
+def legend_lines(meanings: Iterable[tuple[str, str]]) -> list[str]:
+    """Formats a legend of names and what they mean; names with the same meaning share a line.
+
+    "higher is better: words that fit" becomes "NAME (higher is better): words that fit". The lines
+    are indented, so that a search for a name at the start of a line finds its figures.
+    """
+    rows: dict[str, list[str]] = {}
+    for name, meaning in meanings:
+        if meaning:
+            rows.setdefault(meaning, []).append(name)
+    lines = []
+    for meaning, names in rows.items():
+        better, colon, text = meaning.partition(": ")
+        row = f"  {', '.join(names)}"
+        lines.append(f"{row} ({better}): {text}" if colon else f"{row}: {meaning}")
+    return ["", *lines] if lines else []

@@ -121,7 +121,7 @@ def test_a_run_goes_on_without_the_folder(folder):
         ("explain", "frozen", "--source", LINES[0], "--out", "page.html"),
         ("align", "--model", "full", *PAIR, "--out", "links"),
         ("check", "frozen", *PAIR, "--quiet"),
-        ("compare", "frozen", "full", "--test", "t=corpus.src,corpus.tgt", "--no-speed"),
+        ("evaluate", "full", "--against", "frozen", "--test", "t=corpus.src,corpus.tgt"),
         ("info", "frozen"),
         ("info", "hf:marian"),
     ],

@@ -7,17 +7,14 @@ import pytest
 
 from untold.errors import UntoldError
 from untold.metrics.base import MetricOptions, corpus_scores, make_metric
-from untold.metrics.significance import (
-    Differences,
-    Paired,
+from untold.metrics.comparison import (
     ParallelText,
     RunScores,
     SystemOutputs,
     Trials,
     compare_outputs,
-    run_trials,
-    sentence_statistics,
 )
+from untold.metrics.significance import Differences, Paired, run_trials, sentence_statistics
 from untold.storage.summary import Parameters
 
 SIZE = Parameters(100, 60, 90)

@@ -4,9 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from untold.commands.evaluate import legend_lines, score_lines
-from untold.lab.analysis import Overlap
-from untold.metrics.base import MetricOptions, Score, make_metric
+from untold.metrics.base import MetricOptions, Score, legend_lines, make_metric, score_lines
 from untold.metrics.separation import Separation, SeparationReport, measure_separation
 from untold.registry import METRICS, metrics_with
 
@@ -56,5 +54,3 @@ def test_every_row_of_the_tables_is_explained():
     explained = dict(SeparationReport(nothing, nothing, None).meanings())
     rows = {each.name.replace("_", " ") for each in fields(Separation)} - {"past course"}
     assert explained.keys() == rows | {"rule", "past at t/T = 0 .. 1", "omission word auc"}
-    overlap = Overlap(0.0, 0.0, 0.0, 0.0)
-    assert list(dict(overlap.meanings())) == [line[:24].strip() for line in overlap.lines()]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from untold.metrics.speed import Speed, measure_speeds, take_turns
+from untold.lab.speed import Speed, measure_speeds, take_turns
 
 
 class Track:

@@ -26,7 +26,7 @@ from untold.lab.pages import claims_page, find_result_sets, results_page, write_
 from untold.lab.registry import ITEMS
 from untold.lab.systems import SYSTEMS
 from untold.metrics.base import MetricOptions, make_metric
-from untold.metrics.significance import ParallelText, SystemOutputs, Trials, compare_outputs
+from untold.metrics.comparison import ParallelText, SystemOutputs, Trials, compare_outputs
 from untold.storage.summary import Parameters
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -265,7 +265,7 @@ def test_the_same_seed_gives_the_same_pairs():
 
 
 def documented() -> str:
-    """Returns the grammar that notes/grammars.md shows."""
+    """Returns the grammar that docs/grammars.md shows."""
     text = (Path(__file__).parents[3] / "notes" / "grammars.md").read_text(encoding="utf-8")
     return re.findall(r"```\n(languages.*?)```", text, re.DOTALL)[0]
 
@@ -284,8 +284,8 @@ def test_pairs_do_not_depend_on_the_hash_seed(tmp_path):
     file = tmp_path / "docs.grammar"
     file.write_text(documented(), encoding="utf-8")
     code = (
-        "import sys; from itertools import islice\n"
-        "from untold.lab.grammars.sampling import load_grammar\n"
+        "import sys; from itertools import islice; "
+        "from untold.lab.grammars.sampling import load_grammar;"
         "print(list(islice(load_grammar(sys.argv[1]).stream(5), 40)))"
     )
     runs = {
