@@ -588,7 +588,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     scorers = omission_scorers(translator, links)
     outputs = [translation.text for translation in translator.translate(texts[0])]
     report = omission_report([*damaged_sets(pairs), natural_set(pairs, outputs, links)], scorers)
-    if kind:
+    if given.diagram is not None:
         error = report.calibration_error
         if error is None:
             parser.error("the model has no probabilities to draw: run untold calibrate first")
