@@ -24,9 +24,9 @@ from pathlib import Path
 import torch
 
 from contenders import UntoldTraining, shape
+from machine import count_others
 from race import Race, Table, take_turns, write_json
 from searchers import SourceBatch, Untold
-from untold.hardware import count_others
 from untold.inference.model import prepare
 from untold.models.build import build_model
 from workload import small_workload, training_batches

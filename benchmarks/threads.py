@@ -22,7 +22,8 @@ from contextlib import ExitStack, contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from untold.hardware import choose_at_startup, count_others
+from machine import count_others
+from untold.hardware import choose_threads
 
 SURROUNDINGS = {"quiet": 0, "two busy loops": 2, "ten busy loops": 10}
 DEFAULT, OURS = "library default", "ours"
@@ -80,11 +81,11 @@ def measure(loops: int, options: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def environment(name: str) -> dict[str, str]:
-    """The variables of one choice; ours looks at the machine as it is now."""
+    """The variables of one choice; ours looks at the cores that it may use."""
     environ = {key: value for key, value in os.environ.items() if key not in UNSET}
     environ |= CHOICES[name]
     if name == OURS:
-        print(f"ours: {choose_at_startup(environ)}", flush=True)
+        choose_threads(environ)
     return environ
 
 

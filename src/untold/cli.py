@@ -29,7 +29,7 @@ from untold.commands.serve import serve
 from untold.commands.train import train
 from untold.commands.translate import translate
 from untold.errors import MISTAKE, escape_controls, explain_failure, one_line
-from untold.hardware import ask_for_large_pages, choose_at_startup
+from untold.hardware import ask_for_large_pages, choose_threads
 from untold.interruption import stop_on_signals
 from untold.progress_bar import show_on
 from untold.terminal import decode_argument, safe_streams
@@ -140,7 +140,7 @@ def _display(progress: Literal["auto", "plain", "none"]) -> AbstractContextManag
 
 def main() -> None:
     """Run the command line; whatever goes wrong is one line on standard error and an exit code."""
-    choose_at_startup()
+    choose_threads()
     ask_for_large_pages()
     with safe_streams():
         _run()

@@ -3,7 +3,6 @@
 Groups lines as they arrive: a full group where lines are ready, else the few that are there.
 """
 
-import math
 import queue
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from untold.decoding.hypotheses import Hypothesis, Sentences
 from untold.decoding.penalties import CoveragePenalty, UntoldRule, charge_untold
 from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
-from untold.hardware import estimate_search
 from untold.inference.model import PreparedModel, prepare
 from untold.models.seq2seq import NO_SIGNALS, Seq2Seq, Signals, SignalsMixin
 from untold.storage.model_directory import TrainedModel, load_model
@@ -151,8 +149,6 @@ class Translator:
         self._untold = _untold_rule(self.models, self.decode.tell_all)
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
         self._prepared: list[PreparedModel | Seq2Seq] = []
-        shapes = [each.config.model for each in models]
-        self._cost = estimate_search(self.decode, shapes, self.tokenizers.sizes[1], self.device)
 
     def with_decoding(self, /, **settings: object) -> "Translator":
         """Returns a translator of the same models with other settings of DecodeConfig, checked."""
@@ -312,10 +308,6 @@ class Translator:
         last_rows = {segment.text: row for row, segment in enumerate(segments)}  # of each text
         found: dict[int, list[Hypothesis]] = {}
         lengths = [len(segment.ids) + 1 for segment in segments]
-        # Where memory is short, a sentence counts as more tokens, so that batches become smaller.
-        start, slope = self._cost.of_sentence, self._cost.of_token
-        ratio, most = self.decode.max_ratio, self.decode.max_length
-        lengths = [max(n, math.ceil(start + slope * min(ratio * n, most))) for n in lengths]
         model = self._searcher() if segments else self._model
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)

@@ -198,7 +198,7 @@ class TrainConfig(Section):
     keep: Count = 5
     """Checkpoints that are kept."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Threads that torch computes with; unset, untold chooses and changes them."""
+    """Threads that torch computes with; unset, as many as there are cores for it."""
     precision: Literal["fp32", "bf16", "auto"] = "fp32"
     """The precision of training; bf16 needs hardware for it, auto takes bf16 where it is faster."""
     compile: bool = False

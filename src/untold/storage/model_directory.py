@@ -28,7 +28,7 @@ from untold.corpus.batching import TextCodec
 from untold.corpus.tokenizer import Tokenizers
 from untold.errors import UntoldError, shorten
 from untold.files import MANIFEST, is_complete, new_directory, verify_directory
-from untold.hardware import Vocabularies, check_loading
+from untold.hardware import warn_of_memory
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.calibration import Calibration
@@ -117,7 +117,9 @@ def load_model(
     verify_directory(directory, shared_by=OWN_CONFIG)
     config = read_config(directory)
     tokenizers = Tokenizers.load(directory)
-    check_loading(config.model, Vocabularies(tokenizers.sizes, tokenizers.joint), str(directory))
+    # The weights are in memory twice, since they are read from a file and copied.
+    size = sum((directory / name).stat().st_size for name in weight_files(directory))
+    warn_of_memory(f"loading {directory}", 2 * size, "use a larger machine")
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
         model = build_model_for(tokenizers, config.model)
     load_weights(model, directory)

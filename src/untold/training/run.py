@@ -8,26 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from untold.config import Config, idle_settings
-from untold.corpus.batching import PairStore
-from untold.corpus.stream.pair_stream import PairStream
 from untold.corpus.tokenizer import Tokenizers
 from untold.errors import UntoldError
 from untold.files import lock_directory, remove_litter, write_file
-from untold.hardware import (
-    ThreadKeeper,
-    Vocabularies,
-    check_precision,
-    check_threads,
-    check_training,
-    choose_precision,
-    is_ours_to_choose,
-)
+from untold.hardware import check_precision, choose_precision, warn_of_memory
 from untold.interruption import Interrupted, stop_signals
 from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
@@ -174,7 +163,6 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     processes = ProcessGroup.init(device.type, config.train.timeout_minutes)
     try:
         if config.train.threads is not None:
-            check_threads(config.train.threads)
             torch.set_num_threads(config.train.threads)
         if not processes.is_main:
             reporter = NullReporter(options.out, config.train.steps)
@@ -202,7 +190,7 @@ def _train(
     other = None if checkpoint is not None or init is None else _load_init(config, init)
     known = _tokenizers_of_weights(checkpoint, other)
     config = _settle_precision(_take_over(config, checkpoint, other), processes, device)
-    data = _prepare_data(config, known, options.out, context, device)
+    data = _prepare_data(config, known, options.out, context)
     facts = run_facts(config, data, processes.world_size)
     if checkpoint is not None:
         check_unchanged(checkpoint, facts, reporter.say, allowed=options.allow_changed)
@@ -224,8 +212,6 @@ def _train(
     hooks = Hooks(_validator(data, whole, context), objective=objective, shards=shards)
     if processes.is_main or is_shared:
         hooks = replace(hooks, save=files.save, save_best=files.save_best)
-    if keeper := _thread_keeper(trained, context, facts):
-        hooks = replace(hooks, after_update=keeper.recheck)
     trainer = Trainer(trained, optimizer, data.train, context, hooks)
     with _patience(context):
         reporter.begin(progress.step)
@@ -337,39 +323,10 @@ def _tokenizers_of_weights(
 
 
 def _prepare_data(
-    config: Config,
-    known: Tokenizers | None,
-    out: Path,
-    context: RunContext,
-    device: torch.device,
+    config: Config, known: Tokenizers | None, out: Path, context: RunContext
 ) -> TrainingData:
-    """Prepares the data of a run; looks before and after whether its training fits the memory."""
-    _check_memory(config, known, device)
     with context.processes.main_process_first():  # it prepares the files that the others read
-        data = prepare_data(config, known, out, context.reporter.say)
-    _check_memory(config, data.tokenizers, device, data.train)
-    return data
-
-
-def _check_memory(
-    config: Config,
-    tokenizers: Tokenizers | None,
-    device: torch.device,
-    store: PairStore | PairStream | None = None,
-) -> None:
-    """Refuses what does not fit: before tokenizing by the sizes asked for, then by real ones."""
-    if tokenizers is None:
-        size = config.tokenizer.size
-        vocabularies = Vocabularies((size, size), config.tokenizer.joint)
-    else:
-        vocabularies = Vocabularies(tokenizers.sizes, tokenizers.joint)
-    tokens = config.train.batch_tokens if isinstance(store, PairStream) else 0
-    if isinstance(store, PairStore):  # a batch is no larger than the whole corpus
-        tokens = int(max(store.source_lengths.sum(), store.target_lengths.sum()))
-    # Processes on one machine without GPUs share its memory.
-    sharing = config.train.shard and device.type != "cpu"
-    shards = ProcessGroup.launched_processes() if sharing else 1
-    check_training(config, vocabularies, device, min(tokens, config.train.batch_tokens), shards)
+        return prepare_data(config, known, out, context.reporter.say)
 
 
 def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Seq:
@@ -380,6 +337,10 @@ def _build(config: Config, tokenizers: Tokenizers, reporter: Reporter) -> Seq2Se
     _check_int8(config, model)
     parameters = sum(p.numel() for p in model.parameters())
     reporter.say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
+    if not config.train.freeze_backbone:
+        # Weights, gradients and two means of Adam, in four bytes each.
+        cure = "lower the sizes in [model] or tokenizer.size"
+        warn_of_memory("training this model", 4 * 4 * parameters, cure)
     if config.train.compile and not compile_layers(model):
         reporter.say(
             f"train.compile has no effect: the backbone {config.model.backbone} has none of the "
@@ -412,18 +373,6 @@ def _freeze(model: Seq2Seq, warm: WarmStart | None, *, is_resumed: bool) -> None
             f"({len(strange)} such tensors), which would stay untrained: give [model] its shape"
         )
     model.freeze_backbone()
-
-
-def _thread_keeper(
-    trained: TrainedModel, context: RunContext, facts: dict[str, Any]
-) -> ThreadKeeper | None:
-    """Return None if the user chose the threads, or if several processes must agree on sums."""
-    parameters = list(trained.model.parameters())
-    is_fixed = trained.config.train.threads is not None or context.processes.world_size > 1
-    if is_fixed or parameters[0].is_cuda or not is_ours_to_choose():
-        return None
-    sizes = sum(p.numel() for p in parameters)
-    return ThreadKeeper(sizes, context.reporter.say, facts["environment"]).start()
 
 
 def _device(config: Config) -> torch.device:

@@ -65,7 +65,7 @@ def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
 _SHOWN = 8  # pairs that one message names at most
 
 
-def _nothing(_: Progress | int) -> None:
+def _nothing(_: Progress) -> None:
     """Does nothing: the hook of a process that writes no files."""
 
 
@@ -80,7 +80,6 @@ class Hooks:
     save: Callable[[Progress], None] = _nothing
     save_best: Callable[[Progress], None] = _nothing
     objective: Objective | None = None
-    after_update: Callable[[int], None] = _nothing
     shards: Shards | None = None
 
 
@@ -172,7 +171,6 @@ class Trainer:
             meter.add(update, seconds)
             self.reporter.step(progress.step)
             self.reporter.show_figures(partial(self._figures, progress, meter.peek))
-            self.hooks.after_update(progress.step)
             if progress.step % self.config.log_every == 0:
                 self._log(progress, meter)
             is_due = not update.stop and self._is_validation_due(progress)
