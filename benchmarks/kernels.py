@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from contenders import MarianTraining, UntoldTraining, marian, shape
 from routing import make_inputs, ours
 from searchers import HuggingFace, SourceBatch, Untold
-from untold.decoding.sampling import best_tokens
+from untold.decoding.beam_search import best_tokens
 from untold.inference.linear import BYTES, LAYOUTS, PANELS
 from untold.inference.model import prepare
 from untold.models.backbone import LinearWeight

@@ -18,7 +18,7 @@ from untold.corpus.batching import TextCodec, plan_by_length
 from untold.decoding.beam_search import beam_search
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Hypothesis, Sentences
-from untold.decoding.penalties import CoveragePenalty, UntoldRule, charge_untold
+from untold.decoding.penalties import CoveragePenalty
 from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
 from untold.inference.model import PreparedModel, prepare
@@ -89,7 +89,7 @@ class Translation(SignalsMixin[np.ndarray]):
     """
 
     text: str
-    score: float  # log_probability / length penalty, less what is uncovered or untold
+    score: float  # log_probability / length penalty, less what is uncovered
     log_probability: float
     tokens: tuple[str, ...]  # the pieces of the text
     source_tokens: tuple[str, ...]
@@ -146,7 +146,6 @@ class Translator:
         self.decode: DecodeConfig = first.config.limited(decode or first.config.decode)
         self.device = self.codec.device
         self._advance = advance or _ignore
-        self._untold = _untold_rule(self.models, self.decode.tell_all)
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
         self._prepared: list[PreparedModel | Seq2Seq] = []
 
@@ -226,7 +225,7 @@ class Translator:
         for segment in segments:
             now = _join([])
             for step in beam_search(
-                self._searcher(), self._sentences([segment], 0), self.decode, wanted, self._untold
+                self._searcher(), self._sentences([segment], 0), self.decode, wanted
             ):
                 found = step.best() if len(step.live) else step.nbest()[0]
                 now = self._finish(found, segment.ids)
@@ -282,8 +281,6 @@ class Translator:
             batch = self.codec.batch([ids[row] for row in rows], rows)
             hypotheses = score_pairs(self._model, batch, alpha, coverage, attention=attention)
             for row, hypothesis in zip(rows, hypotheses, strict=True):
-                if self._untold is not None:
-                    hypothesis = charge_untold(hypothesis, self._untold, alpha)
                 scored = self._finish([hypothesis], ids[row][0])
                 found[row] = replace(scored, text=pairs[row][1])
             self._advance(len(rows))
@@ -311,7 +308,7 @@ class Translator:
         model = self._searcher() if segments else self._model
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
             sentences = self._sentences([segments[row] for row in rows], first)
-            for step in beam_search(model, sentences, self.decode, wanted, self._untold):
+            for step in beam_search(model, sentences, self.decode, wanted):
                 if not step.live:
                     found.update(zip(rows, step.nbest(), strict=True))
                 self._advance(0)
@@ -379,7 +376,7 @@ class Translator:
     def _sentences(self, segments: list[_Part], first: int) -> Sentences:
         ids, mask = self.codec.pad_sources([segment.ids for segment in segments])
         words, prefixes = None, tuple(segment.prefix for segment in segments)
-        if self.decode.coverage_penalty or self.decode.tell_all:
+        if self.decode.coverage_penalty:
             words = mask & (ids != self.tokenizers.source.special_ids.eos)
         return Sentences(
             ids,
@@ -411,15 +408,6 @@ class Translator:
 
 def _ignore(_done: int) -> None:
     """Hears of progress and does nothing."""
-
-
-def _untold_rule(models: Sequence[TrainedModel], strength: float) -> UntoldRule | None:
-    """Takes the first calibration among the models, if there is one; None if nothing is asked."""
-    known = [each.calibration for each in models if each.calibration is not None]
-    if not strength or not known:
-        return UntoldRule(strength) if strength else None
-    weights, bias = known[0].by_shares.plain
-    return UntoldRule(strength, (weights[0], weights[1]), bias)
 
 
 def _join(parts: list[Translation]) -> Translation:

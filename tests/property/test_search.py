@@ -122,11 +122,7 @@ def allowed(words, tokens, limit, config, prefix=()):
         return [prefix[len(tokens)]]
     if len(tokens) == limit - 1:
         return [EOS]
-    size = config.no_repeat_ngram
-    grams = {tokens[k : k + size] for k in range(len(tokens) - size + 1)} if size else set()
-    opening = tokens[len(tokens) - size + 1 :]
-    free = [word for word in words if (*opening, word) not in grams]
-    return ([EOS] if len(tokens) >= config.min_length else []) + free or [EOS]
+    return ([EOS] if len(tokens) >= config.min_length else []) + list(words) or [EOS]
 
 
 def exhaustive(model, source, config):
@@ -186,9 +182,8 @@ betas = st.sampled_from([0.0, 0.2, 3.0])
     beta=betas,
     nbest=st.integers(1, 9),
     shortest=st.integers(0, 2),
-    repeats=st.integers(0, 3),
 )
-def test_a_wide_beam_is_exhaustive_search(batch, alpha, beta, nbest, shortest, repeats):
+def test_a_wide_beam_is_exhaustive_search(batch, alpha, beta, nbest, shortest):
     config = DecodeConfig(
         beam=128,
         nbest=nbest,
@@ -196,7 +191,6 @@ def test_a_wide_beam_is_exhaustive_search(batch, alpha, beta, nbest, shortest, r
         coverage_penalty=beta,
         max_length=4,
         min_length=shortest,
-        no_repeat_ngram=repeats,
     )
     model = HistoryModel()
     for source, hypotheses in zip(batch, search(model, batch_of(batch), config), strict=True):
@@ -211,10 +205,9 @@ def test_a_wide_beam_is_exhaustive_search(batch, alpha, beta, nbest, shortest, r
     beam=st.integers(1, 6),
     data=st.data(),
     shortest=st.integers(0, 3),
-    repeats=st.integers(0, 3),
     longest=st.integers(4, 12),
 )
-def test_the_search_is_the_plain_one(batch, alpha, beta, beam, data, shortest, repeats, longest):
+def test_the_search_is_the_plain_one(batch, alpha, beta, beam, data, shortest, longest):
     config = DecodeConfig(
         beam=beam,
         nbest=data.draw(st.integers(1, beam)),
@@ -222,7 +215,6 @@ def test_the_search_is_the_plain_one(batch, alpha, beta, beam, data, shortest, r
         coverage_penalty=beta,
         max_length=longest,
         min_length=shortest,
-        no_repeat_ngram=repeats,
     )
     model = HistoryModel()
     words = st.lists(st.sampled_from(model.words), max_size=3).map(tuple)

@@ -11,6 +11,7 @@ from untold.config import (
     BACKBONES,
     SEPARATOR_PRESETS,
     Config,
+    DecodeConfig,
     ModelConfig,
     SeparatorConfig,
     load_config,
@@ -142,6 +143,9 @@ def test_a_model_of_before_the_union_is_read(backbone: str) -> None:
     dropped = old["model"].keys() - now["model"].keys()
     assert old["model"] == now["model"] | {key: old["model"][key] for key in dropped}
     assert dropped
+    assert config.decode.temperature == 0.0, "no search became a sample"
+    for name in ("sample", "temperature", "no_repeat_ngram", "top_k", "top_p"):
+        del old["decode"][name]
     assert {key: old[key] for key in old if key != "model"} == {
         key: {name: now[key][name] for name in old[key]} for key in old if key != "model"
     }
@@ -320,3 +324,16 @@ def test_a_saved_configuration_keeps_what_was_done_before_a_setting_existed() ->
 def test_json_that_is_no_configuration_is_refused(text: str) -> None:
     with pytest.raises(UntoldError, match="here: "):
         parse_config_json(text, "here")
+
+
+def test_former_settings_of_the_search_say_what_to_write_instead():
+    former = {"tell_all": 0.0, "no_repeat_ngram": 0, "top_k": 0, "top_p": 1.0, "sample": False}
+    assert parse_config({"decode": former | {"temperature": 1.0}}).decode == DecodeConfig()
+    drawn = parse_config({"decode": former | {"sample": True, "temperature": 0.5}}).decode
+    assert drawn.temperature == 0.5
+    with pytest.raises(UntoldError, match=r"tell_all is no .*coverage_source = \"past\""):
+        parse_config({"decode": {"tell_all": 0.5}})
+    with pytest.raises(UntoldError, match="top_k is no setting any more"):
+        parse_config(override({}, ["decode.top_k=5"]))
+    with pytest.raises(UntoldError, match=r"0\.0001 must be 0 or at least"):
+        parse_config({"decode": {"temperature": 0.0001}})

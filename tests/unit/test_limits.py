@@ -237,7 +237,7 @@ SMALLEST: dict[str, Any] = {
         "warmup": 0,
     },
     "model": {"dropout": 0.0, "separator": {"kind": "gdr", "d_capsule": 1, "num_iterations": 1}},
-    "decode": {"sample": True, "temperature": 0.001, "top_p": 5e-324, "max_ratio": 5e-324},
+    "decode": {"temperature": 0.001, "max_ratio": 5e-324},
 }
 
 

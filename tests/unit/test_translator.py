@@ -102,7 +102,7 @@ def test_a_stream_of_a_model_that_cannot_copy_tells_nothing(translator: Translat
 
 
 def test_a_sampled_stream_depends_on_the_line_not_the_window(translator: Translator) -> None:
-    sampler = translator.with_decoding(sample=True, seed=5)
+    sampler = translator.with_decoding(temperature=1.0, seed=5)
     texts = ["the cat"] * 7
     texts_by_window = [[t.text for t in sampler.stream(texts, window)] for window in (1, 3, 7)]
     assert texts_by_window[0] == texts_by_window[1] == texts_by_window[2]
@@ -325,7 +325,7 @@ def test_copying_between_two_vocabularies_is_of_equal_pieces(tmp_path: Path) -> 
 SEARCHES = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4, "nbest": 3},
-    "sampling": {"sample": True, "nbest": 2, "temperature": 2.0},
+    "sampling": {"nbest": 2, "temperature": 2.0},
 }
 
 

@@ -247,5 +247,6 @@ def _what_next(out: Path, *, is_calibrated: bool) -> list[str]:
         *more,
         f"  untold check {out} {pairs}",
         f"  untold align --model {out} {pairs} --out links.txt",
-        f"  untold translate {out} FILE --set decode.tell_all=0.5",
+        f"  untold translate {out} FILE --set decode.coverage_penalty=0.3 "
+        "--set decode.coverage_source=past",
     ]

@@ -68,7 +68,7 @@ def score(
     from untold.explain.page import translation_record
 
     # What scores contain, with --json.
-    penalties = ("length_penalty", "coverage_penalty", "coverage_source", "tell_all")
+    penalties = ("length_penalty", "coverage_penalty", "coverage_source")
     used = ("batch_tokens", *(penalties if as_json else ()))
     translator = load_translator(model, settings, used)
     pairs = list(zip(*read_parallel(source, target), strict=True))

@@ -1,19 +1,20 @@
 """Settings of the search for translations."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from untold.config.section import (
-    BatchTokens,
-    Beam,
-    CountOrZero,
-    Factor,
-    Section,
-    Seed,
-    Temperature,
-    Weight,
-)
+from untold.config.section import BatchTokens, Beam, Factor, Section, Seed, Weight
+
+# Former settings: the value that did nothing, which older models hold, and what to write instead.
+_FORMER: Mapping[str, tuple[object, str]] = {
+    "tell_all": (0.0, 'set decode.coverage_penalty = 0.3 and decode.coverage_source = "past"'),
+    "no_repeat_ngram": (0, "leave it out: nothing forbids repeated n-grams any more"),
+    "top_k": (0, "leave it out: samples are drawn from all tokens"),
+    "top_p": (1.0, "leave it out: samples are drawn from all tokens"),
+}
+_COLDEST = 0.001  # below it, quotients of log-probabilities overflow
 
 
 class DecodeConfig(Section):
@@ -27,8 +28,6 @@ class DecodeConfig(Section):
     """How much a translation loses for source words that it left out; 0 is nothing."""
     coverage_source: Literal["attention", "past"] = "attention"
     """What tells which words were left out: attention, or the past of a separator."""
-    tell_all: Weight = 0.0
-    """How much it costs to end while source words are untold; 0 is nothing, 0.5 a good value."""
     int8: bool = False
     """Whether translation multiplies 8-bit numbers: faster on a CPU, a little less exact."""
     nbest: Annotated[int, Field(ge=1, le=10_000)] = 1
@@ -39,23 +38,32 @@ class DecodeConfig(Section):
     """The most tokens of a translation, with its end."""
     max_ratio: Factor = 3.0
     """A translation has at most this many times the tokens of its source, and 10 more."""
-    no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
-    """No sequence of this many tokens occurs twice in a translation; 0 allows all."""
-    sample: bool = False
-    """Whether tokens are drawn at random instead of searched."""
-    temperature: Temperature = 1.0
-    """The sharpness of what is drawn from: below 1 likely tokens become likelier."""
-    top_k: CountOrZero = 0
-    """Draw from this many of the likeliest tokens; 0 means all."""
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Draw from the likeliest tokens that together have this probability."""
+    temperature: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
+    """Above 0, tokens are drawn at random, not searched: at 1 as likely as the model says."""
     seed: Seed = 1
     """The seed of sampling; a line's sample depends on it and on the number of the line alone."""
     batch_tokens: BatchTokens = 4096
     """Source tokens that are translated at once."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _older_spellings(cls, data: Any) -> Any:
+        """Reads what older versions wrote, and says what to write instead of former settings."""
+        if not isinstance(data, dict):
+            return data
+        values = dict(data)
+        for name, (idle, cure) in _FORMER.items():
+            if name in values and values.pop(name) != idle:
+                raise ValueError(f"decode.{name} is no setting any more: {cure}")
+        if "sample" in values:
+            drawn = values.pop("sample") is True
+            values["temperature"] = (values.get("temperature") or 1.0) if drawn else 0.0
+        return values
+
     @model_validator(mode="after")
-    def _nbest_fits(self) -> "DecodeConfig":
-        if not self.sample and self.nbest > self.beam:
+    def _settings_fit(self) -> "DecodeConfig":
+        if 0 < self.temperature < _COLDEST:
+            raise ValueError(f"temperature {self.temperature:g} must be 0 or at least {_COLDEST}")
+        if not self.temperature and self.nbest > self.beam:
             raise ValueError(f"nbest {self.nbest} needs a beam at least as wide, not {self.beam}")
         return self

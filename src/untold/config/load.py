@@ -391,13 +391,13 @@ IDLE_RULES = (
         "it is for data.stream = true",
     ),
     IdleRule(
-        _keys("decode", "temperature top_k top_p seed"),
-        lambda config: not config.decode.sample,
-        "only samples are drawn with it: set decode.sample = true",
+        _keys("decode", "seed"),
+        lambda config: not config.decode.temperature,
+        "only samples are drawn with it: set decode.temperature",
     ),
     IdleRule(
         _keys("decode", "beam"),
-        lambda config: config.decode.sample,
+        lambda config: config.decode.temperature > 0,
         "samples need no beam, and decode.nbest is their number",
     ),
     IdleRule(

@@ -10,8 +10,6 @@ exhaustive search.
     search(...)        runs to the end and returns n-best lists
     beam_search(...)   yields a SearchStep after every token
 
-Candidates of a search: the best continuations of the hypotheses of each sentence.
-
 Ties go to the lower beam, then to the lower token id. A sentence that is alone is ranked in plain
 Python numbers, which costs less than a handful of tensor operations; many sentences are ranked in
 tensors. Both give the same candidates.
@@ -38,14 +36,17 @@ from untold.decoding.hypotheses import (
     Searchable,
     Sentences,
 )
-from untold.decoding.penalties import CoveragePenalty, Covered, Telling, UntoldRule, length_penalty
-from untold.decoding.sampling import best_tokens, draw, top, uniforms
+from untold.decoding.penalties import CoveragePenalty, Covered, length_penalty
+from untold.decoding.sampling import draw, uniforms
 from untold.errors import UntoldError
+from untold.inference.kernels import load
 from untold.models.seq2seq import Step
 
 # Continues one hypothesis of a sentence: (log-probability of the whole hypothesis, the beam that it
 # continues, its token, the token's log-probability). A search makes thousands: plain tuples.
 Candidate = tuple[float, int, int, float]
+
+_MOST_OF_KERNEL = 64  # tokens
 
 
 def best_candidates(
@@ -55,65 +56,76 @@ def best_candidates(
 
     A score of -inf marks a beam without a hypothesis.
     """
+    if not max(room):
+        return [[] for _ in scores]
     if len(scores) == 1:
-        alone = rank_alone(log_probs[0], scores[0], room[0])
-        if alone is not None:
-            return [alone]
-    return rank_many(log_probs, scores, room)
+        return [_rank_alone(log_probs[0], scores[0], room[0])]
+    return _rank_many(log_probs, scores, room)
 
 
-def rank_alone(
+def _rank_alone(
     log_probs: Float[Tensor, "n v"], scores: Sequence[float], room: int
-) -> list[Candidate] | None:
-    """Ranks the continuations of one sentence; None if tokens at the edge of the best are tied."""
-    if not room:
-        return []
+) -> list[Candidate]:
     if room == 1 and len(scores) == 1:  # of equal ones torch returns the first
         value, token = (part.item() for part in log_probs.max(-1))
         return [(scores[0] + value, 0, int(token), value)] if value > -math.inf else []
-    values, tokens = top(log_probs, min(room + 1, log_probs.shape[-1]))
-    found = []
-    for beam, (score, row, ids) in enumerate(
-        zip(scores, values.tolist(), tokens.tolist(), strict=True)
-    ):
-        if score == -math.inf:
-            continue
-        if len(row) > room and row[room] == row[room - 1] > -math.inf:
-            return None  # torch returns any of the tied tokens
-        found += [
-            (-(score + value), beam, token, value)
-            for value, token in zip(row[:room], ids[:room], strict=True)
-            if value > -math.inf
-        ]
-    found.sort()
-    return [(-score, beam, token, value) for score, beam, token, value in found[:room]]
+    values, tokens = (part.tolist() for part in best_tokens(log_probs, room))
+    ranked = [
+        (-(score + value), beam, token, value)
+        for beam, score in enumerate(scores)
+        for value, token in zip(values[beam], tokens[beam], strict=True)
+        if score + value > -math.inf
+    ]
+    ranked.sort()
+    return [(-score, beam, token, value) for score, beam, token, value in ranked[:room]]
 
 
-def rank_many(
+def _rank_many(
     log_probs: Float[Tensor, "b n v"], scores: Sequence[Sequence[float]], room: Sequence[int]
 ) -> list[list[Candidate]]:
-    """Ranks the continuations of several sentences."""
     most = max(room)
-    if not most:
-        return [[] for _ in scores]
-    values, tokens = best_tokens(log_probs, most)  # in the order of their ids
+    tokens = best_tokens(log_probs, most)[1].sort(-1).values  # (b n k)
+    values = log_probs.gather(-1, tokens)
     before = torch.tensor(scores, dtype=torch.float64, device=log_probs.device)
     totals, order = (before[..., None] + values).flatten(1).sort(descending=True, stable=True)
-    totals, order = totals[:, :most], order[:, :most]
-    width = values.shape[-1]
+    totals, order = totals[:, :most], order[:, :most]  # (b m)
     columns = (
         totals.tolist(),
-        (order // width).tolist(),
+        (order // values.shape[-1]).tolist(),
         tokens.flatten(1).gather(1, order).tolist(),
         values.flatten(1).gather(1, order).tolist(),
     )
-    found = []
+    candidates = []
     for places, *rows in zip(room, *columns, strict=True):
-        own = list(zip(*rows, strict=True))[:places]
-        if own and own[-1][0] == -math.inf:  # they are sorted
-            own = [each for each in own if each[0] > -math.inf]
-        found.append(own)
-    return found
+        ranked = list(zip(*rows, strict=True))[:places]
+        if ranked and ranked[-1][0] == -math.inf:  # they are sorted
+            ranked = [candidate for candidate in ranked if candidate[0] > -math.inf]
+        candidates.append(ranked)
+    return candidates
+
+
+def best_tokens(
+    log_probs: Float[Tensor, "*b v"], count: int
+) -> tuple[Float[Tensor, "*b k"], Int[Tensor, "*b k"]]:
+    """Finds the best tokens of each row: topk, but of equal tokens the lower ids are better.
+
+    A compiled kernel finds them in one pass. It keeps them sorted, which is slow for many.
+    """
+    *rows, size = log_probs.shape
+    count, kernels, is_common = min(count, size), load(), log_probs.dtype == torch.float32
+    if kernels is not None and is_common and log_probs.is_cpu and count <= _MOST_OF_KERNEL:
+        log_probs = log_probs.contiguous()
+        values = log_probs.new_empty(*rows, count)
+        tokens = torch.empty(*rows, count, dtype=torch.long)
+        addresses = values.data_ptr(), tokens.data_ptr()
+        kernels.largest(log_probs.data_ptr(), size, count, log_probs.numel() // size, *addresses)
+        return values, tokens
+    values, tokens = log_probs.topk(min(count + 1, size))
+    tied = values[..., count - 1] == values[..., -1]
+    values, tokens = values[..., :count], tokens[..., :count]
+    if count < size and bool(tied.any()):  # topk returns any of the tied tokens
+        values, tokens = log_probs.sort(descending=True, stable=True)
+    return values[..., :count], tokens[..., :count]
 
 
 def continue_with(
@@ -121,9 +133,8 @@ def continue_with(
 ) -> list[list[Candidate]]:
     """Continues each sentence's only hypothesis with a given token."""
     values = log_probs.gather(-1, tokens[..., None]).flatten().tolist()
-    chosen = tokens.flatten().tolist()
-    found = zip((row[0] for row in scores), chosen, values, strict=True)
-    return [[(score + value, 0, token, value)] for score, token, value in found]
+    continued = zip((row[0] for row in scores), tokens.flatten().tolist(), values, strict=True)
+    return [[(score + value, 0, token, value)] for score, token, value in continued]
 
 
 def search(
@@ -131,13 +142,12 @@ def search(
     sentences: Sentences,
     config: DecodeConfig,
     wanted: Collection[str] = (),
-    untold: UntoldRule | None = None,
 ) -> list[list[Hypothesis]]:
     """Finds the `nbest` translations of each sentence, best first; fewer if there are no more.
 
     `wanted` names the Signals that the hypotheses carry. Put the model in evaluation mode first.
     """
-    last = deque(beam_search(model, sentences, config, wanted, untold), maxlen=1)
+    last = deque(beam_search(model, sentences, config, wanted), maxlen=1)
     return last[0].nbest() if last else []
 
 
@@ -146,22 +156,21 @@ def beam_search(
     sentences: Sentences,
     config: DecodeConfig,
     wanted: Collection[str] = (),
-    untold: UntoldRule | None = None,
 ) -> Iterator["SearchStep"]:
     """Yields the state of the search after every token; the last state has the n-best lists.
 
-    With config.sample, `nbest` hypotheses of each sentence continue with random tokens. Close the
+    With a temperature, `nbest` hypotheses of each sentence continue with random tokens. Close the
     generator to stop early. `Sentences.prefixes` force how translations begin.
     """
     if not len(sentences.source_ids):
         return
     chances = None
     with torch.inference_mode():
-        if config.sample:
+        if config.temperature:
             sentences = sentences.repeated(config.nbest)
         source = model.encode(sentences.source_ids, sentences.source_mask)
-        state, step = model.start(source, 1), _start(sentences, config, untold)
-        if config.sample:
+        state, step = model.start(source, 1), _start(sentences, config)
+        if config.temperature:
             chances = uniforms(sentences, config, step.constraints.limits)
     covered = step.covered
     attention = "attention" in wanted or (covered is not None and covered.rule.by_attention)
@@ -173,13 +182,12 @@ def beam_search(
                 shown = predicted.signals.only(wanted)
                 step.pointers.show(shown.map(lambda values: values.flatten(0, 1)))
             log_probs = _allowed(predicted.logits, step)
-            if step.telling is not None:
-                step = _tell(step, predicted, log_probs)
             if chances is None:
                 room = [config.beam - step.finished.counts[number] for number in step.live]
                 candidates = best_candidates(log_probs, step.scores, room)
             else:
-                tokens = draw(log_probs, chances[list(step.live), step.length, None], config)
+                due = chances[list(step.live), step.length, None]
+                tokens = draw(log_probs, due, config.temperature)
                 candidates = continue_with(tokens, log_probs, step.scores)
             step, source, state = _advance(step, predicted, candidates, source)
             del predicted, log_probs  # frees the largest tensors before the model runs again
@@ -203,8 +211,6 @@ class SearchStep:
     last: Int[Tensor, "b n"]
     scores: Sequence[Sequence[float]]  # of b, n each: log-probabilities so far, best first
     covered: Covered | None  # with a coverage penalty
-    telling: Telling | None  # with config.tell_all
-    history: Int[Tensor, "b n t"] | None  # all tokens, with config.no_repeat_ngram
     pointers: BackPointers
     finished: FinishedHypotheses
 
@@ -236,7 +242,6 @@ class SearchStep:
             bounds=(),
             last=self.last[:0],
             scores=(),
-            history=None,
             finished=finished,
         )
 
@@ -250,7 +255,7 @@ class SearchStep:
                     f"{self.sentences.name(number)}: the model gives no probability to any "
                     "translation that the limits and constraints allow"
                 )
-        samples = self.config.nbest if self.config.sample else 1
+        samples = self.config.nbest if self.config.temperature else 1
         groups = []
         for first in range(0, len(ends), samples):
             group = [(k, end) for k in range(first, first + samples) for end in ends[k]]
@@ -261,18 +266,15 @@ class SearchStep:
         return [[next(found) for _ in group] for group in groups]
 
 
-def _start(sentences: Sentences, config: DecodeConfig, untold: UntoldRule | None) -> SearchStep:
+def _start(sentences: Sentences, config: DecodeConfig) -> SearchStep:
     """Begins one empty hypothesis of each sentence."""
     ids, device, covered = sentences.source_ids, sentences.source_ids.device, None
-    if config.tell_all and untold is None:
-        untold = UntoldRule(config.tell_all)
     constraints = Constraints.of(sentences, config)
-    coverage = CoveragePenalty.of(config) if config.coverage_penalty else None
-    if coverage is not None:
+    if (coverage := CoveragePenalty.of(config)) is not None:
         covered = Covered.nothing(coverage, sentences.words(), 1)
     bounds = length_penalty(constraints.limits.double(), config.length_penalty)
     last = torch.full((len(ids), 1), sentences.special.bos, device=device)
-    kept = 1 if config.sample else config.nbest
+    kept = 1 if config.temperature else config.nbest
     return SearchStep(
         sentences=sentences,
         config=config,
@@ -283,8 +285,6 @@ def _start(sentences: Sentences, config: DecodeConfig, untold: UntoldRule | None
         last=last,
         scores=[(0.0,)] * len(ids),
         covered=covered,
-        telling=Telling(untold, sentences.words()) if config.tell_all and untold else None,
-        history=last[..., None][..., :0] if config.no_repeat_ngram else None,
         pointers=BackPointers([sentences.special.bos] * len(ids)),
         finished=FinishedHypotheses.none(len(ids), kept),
     )
@@ -299,17 +299,8 @@ def _allowed(logits: Float[Tensor, "b n v"], step: SearchStep) -> Float[Tensor, 
     for number, row, scores in zip(step.live, log_probs[..., 0].tolist(), step.scores, strict=True):
         if any(x != x and score > -math.inf for x, score in zip(row, scores, strict=True)):
             raise UntoldError(f"{step.sentences.name(number)}: {NOT_NUMBERS}")
-    step.constraints.apply(log_probs, step.length, step.history)
+    step.constraints.apply(log_probs, step.length)
     return log_probs
-
-
-def _tell(step: SearchStep, predicted: Step, log_probs: Float[Tensor, "b n v"]) -> SearchStep:
-    """Lowers the log-probability of EOS by what each hypothesis would leave untold."""
-    assert step.telling is not None
-    telling = step.telling.after(predicted.signals)
-    assert telling.lost is not None
-    log_probs[..., step.sentences.special.eos] += telling.lost.to(log_probs.dtype)
-    return replace(step, telling=telling)
 
 
 def _advance(
@@ -343,41 +334,31 @@ def _grow(
 ) -> tuple[SearchStep, Any, Any]:
     """Adds one token to the hypotheses of the sentences that go on, given by position."""
     device, beams = step.last.device, step.last.shape[1]
-    width = max(len(own) for _, own in kept)
+    width = max(len(ranked) for _, ranked in kept)
     nothing = (-math.inf, 0, step.sentences.special.pad, -math.inf)
-    padded = [(p, own + [nothing] * (width - len(own))) for p, own in kept]
-    rows = [p * beams + beam for p, own in padded for _, beam, _, _ in own]
-    tokens = [token for _, own in padded for _, _, token, _ in own]
-    step.pointers.append(rows, tokens, [log_prob for _, own in padded for *_, log_prob in own])
-    last = torch.tensor(tokens, device=device).view(len(kept), width)
-    history, covered, telling = step.history, step.covered, step.telling
+    padded = [(p, ranked + [nothing] * (width - len(ranked))) for p, ranked in kept]
+    rows = [p * beams + beam for p, ranked in padded for _, beam, _, _ in ranked]
+    tokens = [token for _, ranked in padded for _, _, token, _ in ranked]
+    log_probs = [log_prob for _, ranked in padded for *_, log_prob in ranked]
+    step.pointers.append(rows, tokens, log_probs)
     if rows != list(range(step.last.numel())):
         state = state.select(torch.tensor(rows, device=device))
-    live, constraints, bounds = step.live, step.constraints, step.bounds
+    live, constraints, bounds, covered = step.live, step.constraints, step.bounds, step.covered
     if len(kept) < len(live):
         still = torch.tensor([position for position, _ in kept], device=device)
         constraints, source = constraints.select(still), source.select(still)
-        telling = None if telling is None else telling.select(still)
         live, bounds = tuple(live[p] for p, _ in kept), [bounds[p] for p, _ in kept]
-    if history is not None:
-        before = history.flatten(0, 1)[rows].view(len(kept), width, -1)
-        history = torch.cat([before, last[..., None]], dim=-1)
     if covered is not None:
         covered = covered.select([position for position, _ in kept], rows)
-    grown = SearchStep(
-        sentences=step.sentences,
-        config=step.config,
+    grown = replace(
+        step,
         length=step.length + 1,
         live=live,
         constraints=constraints,
         bounds=bounds,
-        last=last,
-        scores=[[score for score, *_ in own] for _, own in padded],
+        last=torch.tensor(tokens, device=device).view(len(kept), width),
+        scores=[[score for score, *_ in ranked] for _, ranked in padded],
         covered=covered,
-        telling=telling,
-        history=history,
-        pointers=step.pointers,
-        finished=step.finished,
     )
     return grown, source, state
 
@@ -388,21 +369,17 @@ def _ends(
     """Scores the candidates that end and yields them as (sentence, End)."""
     length, (b, beams) = step.length, step.last.shape
     penalty = length_penalty(float(length + 1), step.config.length_penalty)
-    uncovered, lost = None, None
+    uncovered = None
     if covered is not None:
         everyone = torch.arange(beams, device=step.last.device).expand(b, -1)
         uncovered = covered.penalties(everyone).tolist()
-    if step.telling is not None and step.telling.lost is not None:
-        lost = step.telling.lost.tolist()
     limits = step.constraints.limits.tolist()
-    for position, (number, own) in enumerate(zip(step.live, candidates, strict=True)):
-        for whole, beam, token, log_prob in own:
+    for position, (number, ranked) in enumerate(zip(step.live, candidates, strict=True)):
+        for whole, beam, token, log_prob in ranked:
             if token != step.sentences.special.eos:
                 continue
             score = whole / penalty + (uncovered[position][beam] if uncovered else 0.0)
-            charged = lost[position][beam] if lost else 0.0
             by_itself = limits[position] > length + 1
             if score > -math.inf:
                 row = position * beams + beam
-                end = End(score, whole - charged, length, row, log_prob - charged, by_itself)
-                yield number, end
+                yield number, End(score, whole, length, row, log_prob, by_itself)

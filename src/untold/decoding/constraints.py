@@ -31,7 +31,6 @@ class Constraints:
     shortest: int  # the least of the limits
     prefixes: Int[Tensor, "b p"] | None  # FREE after the end of each
     min_length: int  # fewest tokens, EOS not counted
-    no_repeat_ngram: int
 
     @classmethod
     def of(cls, sentences: Sentences, config: DecodeConfig) -> "Constraints":
@@ -46,7 +45,6 @@ class Constraints:
             int(limits.min()),
             prefixes,
             config.min_length,
-            config.no_repeat_ngram,
         )
 
     def select(self, rows: Int[Tensor, " r"]) -> "Constraints":
@@ -55,10 +53,8 @@ class Constraints:
         limits = self.limits[rows]
         return replace(self, limits=limits, shortest=int(limits.min()), prefixes=prefixes)
 
-    def apply(
-        self, log_probs: Float[Tensor, "b n v"], length: int, history: Int[Tensor, "b n t"] | None
-    ) -> None:
-        """Leaves the tokens that may follow `length` tokens; `history` is for forbid_repeats alone.
+    def apply(self, log_probs: Float[Tensor, "b n v"], length: int) -> None:
+        """Leaves the tokens that may follow `length` tokens.
 
         A prefix overrides all other constraints, and the length limit overrides the rest. Where the
         constraints leave no token, the hypothesis ends.
@@ -67,14 +63,10 @@ class Constraints:
         if self.prefixes is not None and length < self.prefixes.shape[1]:
             forced = self.prefixes[:, length]
             kept = _read(log_probs, forced)
-        may_be_stuck = length < self.min_length or history is not None
-        ending = log_probs[..., eos].clone() if may_be_stuck else None
         forbid(log_probs, self.forbidden)
         if length < self.min_length:
+            ending = log_probs[..., eos].clone()
             forbid(log_probs, (eos,))
-        if history is not None:
-            forbid_repeats(log_probs, history, self.no_repeat_ngram)
-        if ending is not None:
             release(log_probs, ending, eos)
         if length + 1 >= self.shortest:
             close(log_probs, self.limits == length + 1, eos)
@@ -109,20 +101,6 @@ def forbid(log_probs: Float[Tensor, "b n v"], tokens: Iterable[int]) -> None:
     """Forbids these tokens everywhere."""
     for first, count in _runs(tuple(tokens)):  # indexing with a list would copy
         log_probs.narrow(-1, first, count).fill_(-torch.inf)
-
-
-def forbid_repeats(
-    log_probs: Float[Tensor, "b n v"], history: Int[Tensor, "b n t"], size: int
-) -> None:
-    """Forbids tokens that would complete an n-gram of `size` tokens which `history` already has."""
-    if history.shape[-1] < size:
-        return
-    ngrams = history.unfold(-1, size, 1)
-    opening = history[..., history.shape[-1] - size + 1 :]
-    seen = (ngrams[..., :-1] == opening[..., None, :]).all(-1)
-    worth = torch.where(seen, -torch.inf, torch.inf).to(log_probs.dtype)
-    # amin, since a token can end a seen and an unseen n-gram at once.
-    log_probs.scatter_reduce_(-1, ngrams[..., -1], worth, "amin")
 
 
 def release(log_probs: Float[Tensor, "b n v"], ending: Float[Tensor, "b n"], eos: int) -> None:

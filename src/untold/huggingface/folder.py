@@ -210,8 +210,6 @@ def _config(stock: Any, tokenizers: HuggingFaceTokenizers, asked: Mapping[str, s
     data = {name: asked[name] for name in languages if asked.get(name)}
     generation = stock.generation_config
     decode = {"beam": generation.num_beams or 1} if (generation.num_beams or 1) > 1 else {}
-    if generation.no_repeat_ngram_size:
-        decode["no_repeat_ngram"] = generation.no_repeat_ngram_size
     return parse_config({"model": model, "data": data, "decode": decode}).within_limits()
 
 

@@ -118,7 +118,8 @@ def load_model(
     config = read_config(directory)
     tokenizers = Tokenizers.load(directory)
     # The weights are in memory twice, since they are read from a file and copied.
-    size = sum((directory / name).stat().st_size for name in weight_files(directory))
+    files = [directory / name for name in weight_files(directory)]
+    size = sum(file.stat().st_size for file in files if file.exists())
     warn_of_memory(f"loading {directory}", 2 * size, "use a larger machine")
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten below
         model = build_model_for(tokenizers, config.model)

@@ -405,11 +405,10 @@ def _check_search(config: Config) -> None:
     """Refuses a search that the first validation would fail with."""
     decode, separates = config.decode, config.model.separator.kind != "none"
     by_past = decode.coverage_penalty > 0 and decode.coverage_source == "past"
-    if config.train.validate_bleu and not separates and (decode.tell_all or by_past):
-        name = "tell_all" if decode.tell_all else "coverage_source"
+    if config.train.validate_bleu and not separates and by_past:
         raise UntoldError(
-            f"decode.{name} = {getattr(decode, name)} needs a model with past and future: "
-            'set model.separator.kind = "gdr", or leave it out'
+            'decode.coverage_source = "past" needs a model with past and future: set '
+            'model.separator.kind = "gdr", or leave it out'
         )
 
 

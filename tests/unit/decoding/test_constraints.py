@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 import torch
 
@@ -11,7 +9,6 @@ from untold.decoding.constraints import (
     Constraints,
     close,
     forbid,
-    forbid_repeats,
     force,
     length_limits,
     release,
@@ -71,52 +68,36 @@ def test_release_ends_what_is_stuck():
     assert torch.equal(values[1], log_probs()[1])
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("length", [0, 1, 2, 5, 9])
-def test_forbid_repeats_is_the_brute_force_rule(size, length):
-    places = torch.arange(B * N * length).view(B, N, length)
-    history = 4 + places * places % 3
-    values = log_probs()
-    forbid_repeats(values, history, size)
-    for b, n in itertools.product(range(B), range(N)):
-        said = history[b, n].tolist()
-        grams = [said[k : k + size] for k in range(length - size + 1)]
-        opening = said[length - size + 1 :] if length >= size - 1 else None
-        banned = {v for v in range(V) if opening is not None and [*opening, v] in grams}
-        assert left(values)[b][n] == [v for v in range(V) if v not in banned]
-
-
 def test_control_tokens_are_never_said():
     values = log_probs()
-    rules().apply(values, 0, None)
+    rules().apply(values, 0)
     assert left(values) == [[[v for v in range(V) if v not in (PAD, UNK, BOS)]] * N] * B
 
 
 def test_min_length_counts_tokens_without_the_end():
     for length, open_end in ((0, False), (1, False), (2, True)):
         values = log_probs()
-        rules(min_length=2).apply(values, length, None)
+        rules(min_length=2).apply(values, length)
         assert bool(values[0, 0, EOS].isfinite()) == open_end
 
 
 def test_the_limit_counts_the_end():
     for length, closed in ((2, False), (3, True)):
         values = log_probs()
-        rules(max_length=4).apply(values, length, None)
+        rules(max_length=4).apply(values, length)
         assert (left(values)[0][0] == [EOS]) == closed
 
 
 def test_a_prefix_stands_above_the_other_rules():
-    history = torch.full((B, N, 1), 5)
     values = log_probs()
-    rules(prefixes=((5, UNK), (5, 5)), no_repeat_ngram=1, min_length=2).apply(values, 1, history)
+    rules(prefixes=((5, UNK), (5, 5)), min_length=2).apply(values, 1)
     assert left(values) == [[[UNK]] * N, [[5]] * N]
     assert torch.equal(values[0, :, UNK], log_probs()[0, :, UNK])
 
 
 def test_a_prefix_ends():
     values = log_probs()
-    rules(prefixes=((5,), (5, 6))).apply(values, 1, None)
+    rules(prefixes=((5,), (5, 6))).apply(values, 1)
     assert left(values)[0] == [[3, *range(4, V)]] * N
     assert left(values)[1] == [[6]] * N
 
@@ -124,7 +105,7 @@ def test_a_prefix_ends():
 def test_rules_are_selected_with_their_sentences():
     chosen = rules(prefixes=((5,), (6, 7))).select(torch.tensor([1]))
     values = log_probs()[1:]
-    chosen.apply(values, 0, None)
+    chosen.apply(values, 0)
     assert left(values) == [[[6]] * N]
 
 

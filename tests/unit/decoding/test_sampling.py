@@ -8,50 +8,30 @@ from untold.config import DecodeConfig
 from untold.corpus.tokenizer import SENTENCEPIECE_IDS
 from untold.decoding.beam_search import search
 from untold.decoding.hypotheses import Sentences
-from untold.decoding.sampling import draw, truncate, uniforms
+from untold.decoding.sampling import draw, uniforms
 
 LOG_PROBS = torch.sin(torch.arange(2 * 3 * 13).view(2, 3, 13) * 2.3).mul(2).log_softmax(-1)
 
 
 def config(**settings):
-    return DecodeConfig(sample=True, **settings)
+    return DecodeConfig.model_validate({"temperature": 1.0} | settings)
 
 
-def spread(probs, tokens):
-    """Probabilities by token, summing to one."""
-    tokens = tokens.expand(probs.shape)
-    return torch.zeros(LOG_PROBS.shape).scatter(-1, tokens, probs / probs.sum(-1, keepdim=True))
-
-
-def plain(row, settings):
-    """Temperature, top-k and top-p, one after the other on a plain list."""
-    weights = {
-        token: float((value / settings.temperature).exp()) for token, value in enumerate(row)
-    }
-    ranked = sorted(weights, key=lambda token: -weights[token])[: settings.top_k or None]
-    total, kept, mass = sum(weights[token] for token in ranked), [], 0.0
-    for token in ranked:
-        if mass < settings.top_p:
-            kept.append(token)
-        mass += weights[token] / total
-    total = sum(weights[token] for token in kept)
-    return [weights[token] / total if token in kept else 0.0 for token in range(len(row))]
-
-
-@pytest.mark.parametrize("top_k", [0, 1, 4, 99])
-@pytest.mark.parametrize("top_p", [0.01, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_truncation_is_the_plain_formula(top_k, top_p, temperature):
-    settings = config(top_k=top_k, top_p=top_p, temperature=temperature)
-    found = spread(*truncate(LOG_PROBS, settings))
-    expected = torch.tensor([[plain(row, settings) for row in rows] for rows in LOG_PROBS])
-    torch.testing.assert_close(found, expected)
+def test_draw_inverts_the_cumulated_probabilities_at_a_temperature(temperature):
+    """Of chances that lie evenly, each token is drawn as often as it is probable."""
+    row, count = LOG_PROBS[0, 0], 20_000
+    chances = (torch.arange(count, dtype=torch.float64) / count)[None]
+    tokens = draw(row.expand(1, count, -1), chances, temperature)
+    weights = (row / temperature).exp()
+    shares = torch.bincount(tokens[0], minlength=len(row)) / count
+    torch.testing.assert_close(shares, weights / weights.sum(), atol=1e-4, rtol=0)
 
 
-def test_draw_inverts_the_cumulated_probabilities():
+def test_no_impossible_token_is_drawn():
     probs = torch.tensor([0.0, 0.25, 0.0, 0.5, 0.25, 0.0]).log().expand(1, 7, 6)
     chances = torch.tensor([[0.0, 0.2, 0.25, 0.5, 0.74, 0.75, 1 - 2**-53]], dtype=torch.float64)
-    assert draw(probs, chances, config()).tolist() == [[1, 1, 3, 3, 3, 4, 4]]
+    assert draw(probs, chances, 1.0).tolist() == [[1, 1, 3, 3, 3, 4, 4]]
 
 
 def test_samples_are_as_frequent_as_they_are_probable(table_model):
@@ -101,7 +81,7 @@ def test_uniforms_differ_between_sentences_and_samples():
 def test_the_score_of_a_sample_is_the_models_own(table_model):
     logits = torch.sin(torch.arange(7 * 7).view(1, 7, 7).float())
     ids = torch.zeros(1, 1, dtype=torch.long)
-    settings = config(temperature=0.3, top_k=2, max_length=6, nbest=3)
+    settings = config(temperature=0.3, max_length=6, nbest=3)
     for hypothesis in search(
         table_model(logits), Sentences(ids, ids == 0, SENTENCEPIECE_IDS), settings
     )[0]:

@@ -20,9 +20,9 @@ SOURCES = Sentences(IDS, torch.arange(5) < torch.tensor([[5], [2], [4]]), SENTEN
 SETTINGS = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4, "nbest": 2},
-    "sampling": {"sample": True, "nbest": 3, "temperature": 2.0},
+    "sampling": {"nbest": 3, "temperature": 2.0},
     "coverage": {"beam": 3, "coverage_penalty": 0.4},
-    "repeats": {"beam": 3, "no_repeat_ngram": 2, "min_length": 3},
+    "long": {"beam": 3, "min_length": 3},
 }
 SIGNALS = ("attention", "assignments")
 
@@ -96,11 +96,11 @@ def test_a_step_can_be_asked_later(table_model):
     assert now == later and len(now) > 2
 
 
-@pytest.mark.parametrize("sample", [False, True])
-def test_a_closed_search_asks_the_model_no_more(table_model, sample):
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_closed_search_asks_the_model_no_more(table_model, temperature):
     model = table_model(torch.zeros(1, 7, 7))
     ids = torch.zeros(1, 1, dtype=torch.long)
-    config = DecodeConfig(beam=2, min_length=10, max_length=20, sample=sample)
+    config = DecodeConfig(beam=2, min_length=10, max_length=20, temperature=temperature)
     steps = beam_search(model, Sentences(ids, ids == 0, SENTENCEPIECE_IDS), config)
     assert model.rows == [], "nothing runs before it is asked for"
     next(steps)

@@ -96,9 +96,9 @@ class Surprised:
 SOURCES = Sentences(words(3, 5), torch.arange(5) < torch.tensor([[5], [2], [4]]), SENTENCEPIECE_IDS)
 
 
-@pytest.mark.parametrize("sample", [False, True])
-def test_a_made_up_signal_comes_out_of_the_search_along_the_path_of_its_hypothesis(sample):
-    config = DecodeConfig(beam=4, nbest=3, max_length=9, sample=sample)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_made_up_signal_comes_out_of_the_search_along_the_path_of_its_hypothesis(temperature):
+    config = DecodeConfig(beam=4, nbest=3, max_length=9, temperature=temperature)
     found = search(Surprised(toy_model()), SOURCES, config, {"surprise", "attention"})
     for real, hypotheses in zip(SOURCES.source_mask.sum(1).tolist(), found, strict=True):
         for hypothesis in hypotheses:

@@ -54,7 +54,7 @@ def test_bleu_is_that_of_the_translations(prepared):
 
 
 def test_nothing_is_drawn_even_where_decoding_samples(prepared):
-    trained, data = prepared(decode={"sample": True, "max_length": 5})
+    trained, data = prepared(decode={"temperature": 1.0, "max_length": 5})
     validate = make_validator(trained, data.valid, data.valid_pairs)
     before = torch.get_rng_state()
     first = validate()

@@ -50,7 +50,7 @@ def draw_samples(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: 
         settings |= {"beam": config.samples}
     else:
         seed = int(torch.randint(1 << 31, ()))
-        settings |= {"sample": True, "temperature": config.temperature, "seed": seed}
+        settings |= {"temperature": config.temperature, "seed": seed}
     found = _search(model, batch, DecodeConfig.model_validate(settings))
     own = [[(each.tokens, each.finished) for each in hypotheses] for hypotheses in found]
     if config.reference:
