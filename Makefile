@@ -8,7 +8,7 @@ SERVE_INSTALLED := $(VENV)/.installed-serve
 DOCS_INSTALLED := $(VENV)/.installed-docs
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: demo serve test check check-web browser pages embedded fuzz
+.PHONY: demo serve test test-all check check-web browser pages embedded fuzz
 .PHONY: bench bench-peers bench-check bench-record docs clean
 
 demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 2 cores)
@@ -17,8 +17,14 @@ demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 
 serve: $(SERVE_INSTALLED)  ## the live page, with the model that comes with the package
 	$(BIN)/untold serve
 
-test: check browser  ## everything: style, types, architecture, tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal  # the models of the tests are too small for two threads
+# The models of the tests are too small for two threads.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test: $(DEV_INSTALLED)  ## before a push: what is not marked slow (5 minutes on 2 cores)
+	$(PYTEST) -m "not slow"
+
+test-all: $(DEV_INSTALLED) browser  ## adds what is slow, with shapes checked and more examples (20 minutes)
+	UNTOLD_TYPECHECK=1 HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow or property"
 
 check: $(DEV_INSTALLED) check-web  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .
@@ -40,7 +46,7 @@ $(WEB_INSTALLED): tests/web/package.json
 browser:  ## installs chromium where it is missing
 	@command -v chromium > /dev/null || { \
 	  sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
-	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq chromium; }
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium; }
 
 pages: $(DEV_INSTALLED)  ## docs/results.md, from the files in docs/evidence
 	$(BIN)/python -m untold.lab.pages docs/evidence docs

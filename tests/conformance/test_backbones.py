@@ -54,11 +54,29 @@ KINDS["one vocabulary"] = ["none", *SEPARATORS]
 OWN = [name for name in BACKBONES.names if name != "huggingface"]
 CASES = [(backbone, v, kind) for backbone in OWN for v in VARIANTS for kind in KINDS[v]]
 CASES += [("rnmt", variant, "none") for variant in COVERED] + [("pfrnn", "neural coverage", "clf")]
+# Every backbone without and with past and future, and each other form of a model at least once.
+FAST = [(name, "one vocabulary", kind) for name in OWN for kind in ("none", "gdr-said", "gdr-mlp")]
+FAST += [
+    ("transformer", "one vocabulary", "attn"),
+    ("transformer", "two, untied", "gdr-dot"),
+    ("transformer", "output bias, copying", "none"),
+    ("rnmt", "one vocabulary", "clf"),
+    ("rnmt", "two, untied, copying", "gdr-dot"),
+    ("rnmt", "linguistic coverage", "none"),
+    ("pfrnn", "output bias", "none"),
+    ("pfrnn", "one vocabulary, copying", "gdr-dot"),
+    ("pfrnn", "neural coverage", "clf"),
+]
 
 OVER_SOURCE = ("attention", "assignments", "copying")
 
 
-@pytest.fixture(params=CASES, ids=", ".join)
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=", ".join(case), marks=[] if case in FAST else pytest.mark.slow)
+        for case in CASES
+    ]
+)
 def model(request):
     backbone, variant, kind = request.param
     settings = dict((VARIANTS | COVERED)[variant])

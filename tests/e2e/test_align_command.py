@@ -1,20 +1,15 @@
 """`untold align`, and `untold evaluate` with cdr, as a person runs them."""
 
-import io
 import json
 import random
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
-from fuzz.in_process import run_in_process
+from fuzz.in_process import run_in_process, untold
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
 from untold.alignment.aligners import load_aligner
 from untold.alignment.model_links import align_pairs
-from untold.cli import main
 from untold.corpus.alignments import alignment_error_rate, read_alignments
 from untold.metrics.cdr import measure_cdr
 from untold.models.build import build_model
@@ -30,17 +25,9 @@ def thot() -> None:
 
 
 def run(*line: object, code: int = 0) -> str:
-    """As the shell would, but in this process; returns what it printed, or its error."""
-    out, error = io.StringIO(), io.StringIO()
-    with (
-        patch.object(sys, "argv", ["untold", *map(str, line)]),
-        redirect_stdout(out),
-        redirect_stderr(error),
-        pytest.raises(SystemExit) as stop,
-    ):
-        main()
-    assert (stop.value.code or 0) == code, error.getvalue()
-    return error.getvalue() if code else out.getvalue()
+    """What a command printed, or its error."""
+    ended = untold(*line, code=code)
+    return ended.errors if code else ended.output
 
 
 def write(path: Path, lines: list[str]) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz import in_process
 from untold.version import __version__
 
 SENTENCES = ["a dog sees a cat .", "the cat sees the dog .", "a cat sleeps .", "the dog sleeps ."]
@@ -43,16 +44,9 @@ DATA = ("--set", "data.root=FOLDER", "--out", "OUT")
 
 
 def untold(*arguments: object, text: str | bytes = b"", code: int = 0) -> str:
-    """Run the command line in a process of its own; returns what it printed, or its error."""
-    run = subprocess.run(
-        [sys.executable, "-m", "untold", *map(str, arguments)],
-        input=text.encode() if isinstance(text, str) else text,
-        capture_output=True,
-        timeout=300,
-    )
-    assert run.returncode == code, run.stderr.decode()
-    assert b"Traceback" not in run.stderr
-    return (run.stderr if code else run.stdout).decode()
+    """Runs a command in this process; returns what it printed, or its error."""
+    ended = in_process.untold(*arguments, text=text, code=code)
+    return ended.errors if code else ended.output
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +74,10 @@ def test_translate_keeps_lines_and_order(folder: Path) -> None:
 
 def test_translate_announces_a_long_line(folder: Path) -> None:
     text = f"a cat sleeps .\na cat{' ' * 20_000}sleeps .\n"
-    command = [sys.executable, "-m", "untold", "translate", str(folder / "run")]
-    run = subprocess.run(command, input=text.encode(), capture_output=True, timeout=300)
-    assert run.returncode == 0
-    assert run.stdout.count(b"\n") == 2
-    assert b"untold: line 2 has 20,013 characters: it is translated in segments" in run.stderr
-    assert b"line 1" not in run.stderr
+    ended = in_process.untold("translate", folder / "run", text=text)
+    assert ended.output.count("\n") == 2
+    assert "line 2 has 20,013 characters" in ended.errors
+    assert "line 1" not in ended.errors
 
 
 def test_translate_prints_json_and_n_best(folder: Path) -> None:
@@ -158,14 +150,8 @@ def test_warm_start_says_what_was_taken_over(folder: Path) -> None:
     ]
     for setting in (f"data.root={folder}", "train.steps=2", "model.d_ffn=18"):
         arguments += ["--set", setting]
-    run = subprocess.run(
-        [sys.executable, "-m", "untold", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stderr
-    (line,) = (line for line in run.stderr.split("\n") if "tensors taken over" in line)
+    errors = in_process.untold(*arguments).errors
+    (line,) = (line for line in errors.split("\n") if "tensors taken over" in line)
     shapes = "(16, 16) there and (18, 16) here"
     assert f"such as backbone.encoder.0.ffn.inner.weight, {shapes}" in line
     assert "6 of another shape (backbone.encoder 3, backbone.decoder 3)" in line
@@ -209,15 +195,10 @@ def test_a_mistake_is_one_clear_line_and_exit_code_2(
 
 
 def test_bytes_that_are_not_text_name_the_line_and_lose_nothing_before_it(folder: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "untold", "translate", str(folder / "run")],
-        input=b"a cat sleeps .\nthe \xff dog\n",
-        capture_output=True,
-        timeout=300,
-    )
-    assert run.returncode == 2
-    assert b"standard input:2:5: byte 0xff" in run.stderr
-    assert len(run.stdout.strip().split(b"\n")) == 1
+    text = b"a cat sleeps .\nthe \xff dog\n"
+    ended = in_process.untold("translate", folder / "run", text=text, code=2)
+    assert "standard input:2:5: byte 0xff" in ended.errors
+    assert len(ended.output.strip().split("\n")) == 1
 
 
 def test_sample_is_deterministic(folder: Path) -> None:

@@ -1,47 +1,37 @@
 """`untold import` and `untold export` from the command line, with good and with bad input."""
 
-import subprocess
-import sys
-
 import pytest
 
 from conversion_toys import TEXTS, toy_trained
+from fuzz.in_process import untold
 from huggingface_toys import save_folder
 from toys import separator
 from untold.storage.model_directory import save_model
 
 
-def untold(*arguments, text=""):
-    command = [sys.executable, "-m", "untold", *map(str, arguments)]
-    return subprocess.run(command, input=text, capture_output=True, text=True)
-
-
 def test_a_marian_model_is_imported_translates_and_is_exported(tmp_path):
     folder, own = save_folder("marian", tmp_path / "hf"), tmp_path / "own"
     run = untold("import", f"hf:{folder}", "--out", own)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith(f"{own}: logits differ from those of hf:{folder} by ")
+    assert run.output.startswith(f"{own}: logits differ from those of hf:{folder} by ")
     lines = "".join(f"{text}\n" for text in TEXTS)
     translated = [untold("translate", model, text=lines) for model in (f"hf:{folder}", own)]
-    assert translated[0].stdout == translated[1].stdout
-    assert translated[0].stdout.count("\n") == len(TEXTS)
+    assert translated[0].output == translated[1].output
+    assert translated[0].output.count("\n") == len(TEXTS)
     for kind, file in (("huggingface", "config.json"), ("ctranslate2", "model.bin")):
         run = untold("export", own, "--to", kind, "--out", tmp_path / kind)
-        assert (run.returncode, run.stderr) == (0, "")
-        assert run.stdout == f"{tmp_path / kind}: {own} for {kind}\n"
+        assert run.errors == ""
+        assert run.output == f"{tmp_path / kind}: {own} for {kind}\n"
         assert (tmp_path / kind / file).exists()
 
 
 def test_leaving_past_and_future_out_needs_consent_and_is_said(tmp_path):
     save_model(tmp_path / "own", toy_trained(separator=separator("gdr-said")))
     command = ["export", tmp_path / "own", "--to", "ctranslate2", "--out", tmp_path / "out"]
-    run = untold(*command)
-    assert run.returncode == 2
-    assert "--drop-past-future" in run.stderr
+    run = untold(*command, code=2)
+    assert "--drop-past-future" in run.errors
     assert not (tmp_path / "out").exists()
     run = untold(*command, "--drop-past-future")
-    assert run.returncode == 0
-    assert run.stderr.startswith("left out: past and future")
+    assert run.errors.startswith("left out: past and future")
 
 
 @pytest.mark.parametrize(
@@ -60,8 +50,7 @@ def test_leaving_past_and_future_out_needs_consent_and_is_said(tmp_path):
 def test_mistakes_are_one_line_and_leave_nothing(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    run = untold(*arguments)
-    assert run.returncode == 2
-    assert message in run.stderr
-    assert run.stderr.count("\n") == 1
+    run = untold(*arguments, code=2)
+    assert message in run.errors
+    assert run.errors.count("\n") == 1
     assert not list(tmp_path.iterdir())

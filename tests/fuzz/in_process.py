@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "run_in_process"]
-
 
 @dataclass(frozen=True)
 class Ended:
@@ -44,3 +42,15 @@ def run_in_process(arguments: Sequence[object], folder: Path, text: bytes = b"")
         each.flush()
     output, errors = (each.getvalue().decode(errors="replace") for each in streams[1:])
     return Ended(code, output, errors, escaped)
+
+
+def untold(
+    *arguments: object, folder: Path = Path(), text: str | bytes = b"", code: int = 0
+) -> Ended:
+    """Runs `untold ARGUMENTS` in this process; it must end with this exit code."""
+    ended = run_in_process(arguments, folder, text.encode() if isinstance(text, str) else text)
+    if ended.escaped is not None:
+        raise ended.escaped
+    assert ended.code == code, ended.errors
+    assert "Traceback" not in ended.errors
+    return ended

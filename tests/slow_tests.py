@@ -1,0 +1,40 @@
+"""Which tests are slow: `make test` leaves them out, `make test-all` runs them.
+
+A file is slow as a whole, or but for the cases whose id matches. Only what costs much is listed: a
+product of all systems by all forms, processes that are started and stopped, a browser.
+"""
+
+import re
+
+SLOW = {
+    "browser/",
+    "fuzz/",
+    "e2e/test_copying.py",
+    "e2e/test_demo.py",
+    "e2e/test_full_disk.py",
+    "e2e/test_going_on.py",
+    "e2e/test_model_pages.py",
+    "e2e/test_paper_data.py::test_the_recipe",
+    "e2e/test_served_page.py",
+    "e2e/test_signals.py",
+    "e2e/test_terminal.py",
+    "e2e/test_training.py",
+    "unit/training/parallel/",
+    "unit/huggingface/test_shared_runs.py",
+}
+# The cases of these that stay fast, by what their ids hold.
+FAST_CASES = {
+    "golden/test_behaviour.py::test_losses_and": r"\[(transformer|transformer-gdr|rnmt)\]",
+    "export/test_onnx_export.py::test_steps_are_those": r"\[paper-",
+    "export/test_ctranslate2_export.py": r"plain|refuse|wrong",
+    "test_items.py::test_an_item_is_made": r"\[(figure4|table3|separation)\]",
+}
+
+
+def is_slow(node_id: str) -> bool:
+    """Says if a test is left out of `make test`; ids begin with `tests/`."""
+    if any(part in node_id for part in SLOW):
+        return True
+    return any(
+        part in node_id and not re.search(fast, node_id) for part, fast in FAST_CASES.items()
+    )
