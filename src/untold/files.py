@@ -1,11 +1,11 @@
-"""Writes files and directories that are whole or absent, whatever kills the writer (POSIX only).
+"""Files and directories that appear whole or not at all, and a lock of a directory.
 
-A directory is written under a temporary name beside its final one, flushed, completed by a
-MANIFEST.json and then renamed. The manifest is written last, so all files of a directory that has
-one were flushed before.
+Everything is written under a temporary name beside its final one, flushed and then renamed. A
+directory is completed by a MANIFEST.json, which is written last, so all files of a directory that
+has one were flushed before.
 """
 
-import fcntl
+import ctypes
 import hashlib
 import json
 import os
@@ -19,14 +19,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import FileLock, Timeout
+
 from untold.errors import InUseError, UntoldError, reason_and_cure
 
 MANIFEST = "MANIFEST.json"
 LOCK = ".lock"
-# .tmp- is unfinished; .old- is being replaced, and between two renames it is the only copy.
-_TEMPORARY_NAME = re.compile(
-    r"\.(?P<kind>tmp|old)-(?P<name>.+)-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<started>\d+)-[0-9a-f]{8}"
-)
+_HOST = socket.gethostname()
+_UNFINISHED = re.compile(rf"\.tmp-.+-{re.escape(_HOST)}-(\d+)-[0-9a-f]{{8}}")
+_CURRENT_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 @dataclass(frozen=True)
@@ -36,32 +37,33 @@ class _Entry:
     sha256: str
 
 
-@dataclass(frozen=True)
-class _Process:
-    """Identifies a process; the start time tells it from a later process with the same number."""
-
-    host: str
-    pid: int
-    started: int
-
-
 @contextmanager
 def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
     """Yields a directory to fill; on success it appears whole at `path`, else nothing changes."""
     path = path.absolute()
     remove_litter(path.parent)
     _refuse_existing(path, replace)
-    temporary = _temporary_path(path, "tmp")
+    with scratch_directory(path, parents=True) as temporary, writing(path):
+        yield temporary
+        seal_directory(temporary)
+        _refuse_existing(path, replace)
+        if path.exists():
+            _exchange(temporary, path)
+        else:
+            temporary.rename(path)
+        _fsync(path.parent)
+
+
+@contextmanager
+def scratch_directory(beside: Path, *, parents: bool = False) -> Iterator[Path]:
+    """Yields a directory beside a path, for files that are needed for a while only."""
+    path = _temporary_path(beside.absolute())
+    with writing(beside):
+        path.mkdir(parents=parents)
     try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.mkdir()
-            yield temporary
-            seal_directory(temporary)
-            _refuse_existing(path, replace)
-            _move_into_place(temporary, path)
+        yield path
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # after success it has its final name
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
@@ -71,18 +73,6 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UntoldError(f"{path}: could not be written: {reason_and_cure(error)}") from error
-
-
-@contextmanager
-def scratch_directory(beside: Path) -> Iterator[Path]:
-    """Yields a directory beside a path, for files that are needed for a while only."""
-    path = _temporary_path(beside.absolute(), "tmp")
-    with writing(beside):
-        path.mkdir()
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def move_files(folder: Path, out: Path) -> None:
@@ -100,9 +90,9 @@ def verify_directory(path: Path, *, shared_by: str | None = None) -> None:
     """
     try:
         entries = {entry.name: entry for entry in _read_manifest(path)}
-        found = _files(path)
-        for name in sorted(entries.keys() | (() if shared_by in entries else found.keys())):
-            if reason := _mismatch(entries.get(name), found.get(name)):
+        files = _files(path)
+        for name in sorted(entries.keys() | (() if shared_by in entries else files.keys())):
+            if reason := _mismatch(entries.get(name), files.get(name)):
                 raise UntoldError(f"{path}: {name} {reason}")
     except OSError as error:
         raise UntoldError(f"{path}: cannot be read: {reason_and_cure(error)}") from error
@@ -117,22 +107,18 @@ def is_complete(path: Path) -> bool:
 
 
 def remove_litter(parent: Path) -> list[Path]:
-    """Removes what dead processes of this host left unfinished; returns the removed paths.
-
-    A directory that was put aside for a replacement that never arrived is put back.
-    """
+    """Removes what processes of this host that have died left unfinished; returns its paths."""
     removed = []
-    for path in sorted(parent.glob(".*")) if parent.is_dir() else []:
-        match = _TEMPORARY_NAME.fullmatch(path.name)
-        if match is None or match["host"] != _host_tag() or _is_alive(_owner(match)):
+    for path in sorted(parent.glob(".tmp-*")) if parent.is_dir() else []:
+        match = _UNFINISHED.fullmatch(path.name)
+        if match is None or _is_alive(int(match[1])):
             continue
-        final = parent / match["name"]
         with suppress(OSError):  # another process may be tidying the same directory
-            if match["kind"] == "old" and not final.exists():
-                path.rename(final)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
             else:
-                _remove(path)
-                removed.append(path)
+                path.unlink()
+            removed.append(path)
     return removed
 
 
@@ -154,7 +140,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     remove_litter(path.parent)
-    temporary = _temporary_path(path, "tmp")
+    temporary = _temporary_path(path)
     try:
         with writing(path):
             with open(temporary, "xb") as file:
@@ -170,25 +156,22 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Locks `path` for this process alone; takes over a lock whose process died on this host."""
+    """Locks `path` for this process alone; the system unlocks it when the process ends."""
     file = path.absolute() / LOCK
-    mine = _Process(socket.gethostname(), os.getpid(), _start_time(os.getpid()))
+    lock = FileLock(file, timeout=0)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _open_lock_file(file) as descriptor:
-            _refuse_other_holder(file, descriptor)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(asdict(mine)).encode(), 0)
+        lock.acquire()
+        file.write_text(f"process {os.getpid()} on host {_HOST}", encoding="utf-8")
+    except Timeout:
+        holder = file.read_text(encoding="utf-8") or "another process"
+        raise InUseError(f"{path}: in use by {holder}; wait for it or stop it") from None
     except OSError as error:
         raise UntoldError(f"{file}: cannot be locked: {reason_and_cure(error)}") from error
     try:
         yield
     finally:
-        # A forked child runs this too when it exits; only the process that locked may unlock.
-        if os.getpid() == mine.pid:
-            with suppress(OSError), _open_lock_file(file) as descriptor:
-                if _holder(descriptor) == mine:
-                    file.unlink()
+        lock.release()
 
 
 def hash_file(path: Path) -> str:
@@ -197,50 +180,48 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def seal_directory(directory: Path, names: Collection[str] | None = None) -> None:
+    """Writes the manifest of all files of a directory that has none, or of these alone."""
+    entries, files = [], _files(directory)
+    for name in sorted(files if names is None else names):
+        path = files[name]
+        _fsync(path)
+        entries.append(asdict(_Entry(name, path.stat().st_size, hash_file(path))))
+    with open(directory / MANIFEST, "xb") as file:
+        file.write(json.dumps({"files": entries}, indent=1).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    for path in [directory, *directory.rglob("*/")]:
+        _fsync(path)
+
+
 def _refuse_existing(path: Path, replace: bool) -> None:
     if path.exists() and not replace:
         raise UntoldError(f"{path}: already exists; remove it or choose another name")
 
 
-def _temporary_path(path: Path, kind: str) -> Path:
-    pid = os.getpid()
-    owner = f"{_host_tag()}-{pid}-{_start_time(pid)}-{secrets.token_hex(4)}"
-    return path.with_name(f".{kind}-{path.name}-{owner}")
+def _temporary_path(path: Path) -> Path:
+    owner = f"{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
+    return path.with_name(f".tmp-{path.name}-{owner}")
 
 
-def seal_directory(directory: Path, names: Collection[str] | None = None) -> None:
-    """Writes the manifest of all files of a directory that has none, or of these alone."""
-    entries, found = [], _files(directory)
-    for name in sorted(found if names is None else names):
-        path = found[name]
-        _fsync(path)
-        entries.append(asdict(_Entry(name, path.stat().st_size, hash_file(path))))
-    _write_flushed(directory / MANIFEST, json.dumps({"files": entries}, indent=1).encode())
-    for path in [directory, *directory.rglob("*/")]:
-        _fsync(path)
+def _exchange(temporary: Path, path: Path) -> None:
+    """Lets two directories change names at once, so that no moment is without one at `path`.
 
-
-def _move_into_place(temporary: Path, path: Path) -> None:
-    if not path.exists():
-        temporary.rename(path)
-        _fsync(path.parent)
+    Where the system cannot, the old one is put aside for a moment.
+    """
+    names = os.fsencode(temporary), os.fsencode(path)
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename and not rename(_CURRENT_FOLDER, names[0], _CURRENT_FOLDER, names[1], _EXCHANGE):
         return
-    aside = _temporary_path(path, "old")
+    aside = path.with_name(f".old-{path.name}-{secrets.token_hex(4)}")
     path.rename(aside)
     try:
         temporary.rename(path)
     except BaseException:
         aside.rename(path)
         raise
-    _fsync(path.parent)
-    _remove(aside)
-
-
-def _write_flushed(path: Path, data: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _fsync(path: Path) -> None:
@@ -251,22 +232,15 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _files(directory: Path) -> dict[str, Path]:
     """Maps relative names to the visible files under a directory, without the manifest."""
-    found = {}
+    files = {}
     for path in directory.rglob("*"):
         name = path.relative_to(directory)
         hidden = any(part.startswith(".") for part in name.parts)
         if not hidden and not path.is_dir() and name != Path(MANIFEST):
-            found[name.as_posix()] = path
-    return found
+            files[name.as_posix()] = path
+    return files
 
 
 def _read_manifest(directory: Path) -> list[_Entry]:
@@ -302,81 +276,11 @@ def _mismatch(entry: _Entry | None, path: Path | None) -> str | None:
     return None
 
 
-@contextmanager
-def _open_lock_file(file: Path) -> Iterator[int]:
-    """Yields the lock file's descriptor; no other process reads or writes the file meanwhile."""
-    while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The last holder may have removed the file while we waited; then we try again.
-            if _is_same_file(descriptor, file):
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_same_file(descriptor: int, file: Path) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), file.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _refuse_other_holder(file: Path, descriptor: int) -> None:
-    holder = _holder(descriptor)
-    if holder is None:
-        return
-    here = holder.host == socket.gethostname()
-    if here and not _is_alive(holder):
-        return
-    cure = "wait for it or stop it" if here else f"if it no longer runs, remove {file}"
-    raise InUseError(f"{file.parent}: in use by process {holder.pid} on host {holder.host}; {cure}")
-
-
-def _holder(descriptor: int) -> _Process | None:
-    """Returns the process that the lock names; None if the lock is empty or was cut short."""
-    try:
-        fields = json.loads(os.pread(descriptor, 4096, 0))
-        return _Process(str(fields["host"]), int(fields["pid"]), int(fields["started"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-
-
-def _owner(match: re.Match[str]) -> _Process:
-    return _Process(match["host"], int(match["pid"]), int(match["started"]))
-
-
-def _host_tag() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-
-
-def _is_alive(process: _Process) -> bool:
-    """Returns True if this very process still runs on this host; a zombie does not."""
-    try:
-        os.kill(process.pid, 0)
+        os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
-    state, started = _status(process.pid)
-    return state not in ("Z", "X") and started == process.started
-
-
-def _start_time(pid: int) -> int:
-    return _status(pid)[1]
-
-
-def _status(pid: int) -> tuple[str, int]:
-    """Returns state and start time of a process; systems without /proc give ("R", 0)."""
-    try:
-        fields = (
-            Path(f"/proc/{pid}/stat")
-            .read_text(encoding="utf-8", errors="replace")
-            .rpartition(")")[2]
-            .split()
-        )
-        return fields[0], int(fields[19])
-    except (OSError, IndexError):
-        return "R", 0
+    return True

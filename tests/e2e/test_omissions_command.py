@@ -12,8 +12,8 @@ import pytest
 
 from fuzz.in_process import Ended, run_in_process
 from toys import toy_trained
-from untold.errors import UntoldError
-from untold.files import LOCK, lock_directory, new_directory, verify_directory
+from untold.errors import InUseError, UntoldError
+from untold.files import lock_directory, new_directory, verify_directory
 from untold.lab.omission_benchmark import main
 from untold.storage.model_directory import load_model, save_model
 
@@ -136,7 +136,6 @@ def test_a_run_that_is_being_trained_is_left_alone(folder: Path, tmp_path: Path,
     assert f"in use by process {os.getpid()} on host {socket.gethostname()}" in ended.errors
     assert run(folder, "calibrate", tmp_path / name, *DEV).code == 0
     assert load_model(tmp_path / name).calibration is not None
-    assert not (tmp_path / LOCK).exists()
     checkpoint = tmp_path / "checkpoints" / "step-00000004"
     assert (checkpoint / "optimizer.safetensors").read_bytes() == b"moments"
     verify_directory(checkpoint)
@@ -151,7 +150,9 @@ def test_the_model_of_a_run_is_locked_while_it_is_calibrated(
     fit, held = self_made.fit_calibration, []
 
     def look(*arguments: object) -> object:
-        held.append((tmp_path / LOCK).exists())
+        with pytest.raises(InUseError), lock_directory(tmp_path):
+            pass
+        held.append(True)
         return fit(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(self_made, "fit_calibration", look)

@@ -34,7 +34,7 @@ from untold.config import (
 )
 from untold.config.schema import list_sections
 from untold.errors import UntoldError, shorten
-from untold.files import lock_directory, new_directory, verify_directory
+from untold.files import new_directory, verify_directory
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel
 from untold.training.checkpoint import Checkpoints
@@ -293,10 +293,6 @@ def test_deeply_nested_files_of_a_run_are_damaged_files(tmp_path: Path):
     (tmp_path / "sealed" / "MANIFEST.json").write_bytes(b'{"files": ' + DEEP + b"}")
     with pytest.raises(UntoldError, match=r"MANIFEST\.json is damaged"):
         verify_directory(tmp_path / "sealed")
-    (tmp_path / "locked").mkdir()
-    (tmp_path / "locked" / ".lock").write_bytes(b"[" * 4096)
-    with lock_directory(tmp_path / "locked"):
-        pass
     with new_directory(tmp_path / "aligner") as directory:
         (directory / "aligner.json").write_bytes(DEEP)
     with pytest.raises(UntoldError, match=r"aligner\.json: is not valid JSON"):

@@ -2,7 +2,7 @@
 
 Every number has a lower and an upper limit; a section that forgets one cannot be imported. The
 limits are far beyond what anybody needs: they stop values that would overflow, or run for ever.
-What a machine can hold is another question, which memory_estimate.py answers.
+What a machine can hold is another question.
 
 Reads from the type of a setting what values it may have, and words it for people.
 """

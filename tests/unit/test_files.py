@@ -1,4 +1,4 @@
-"""A directory written by durable is whole or absent after kills, full disks and flipped bits."""
+"""What files.py writes is whole or absent after kills, full disks and flipped bits."""
 
 import errno
 import json
@@ -110,32 +110,12 @@ def test_kills_lose_nothing_and_a_naive_writer_does(tmp_path):
     pytest.fail("the naive writer lost nothing: the kills are too gentle to prove anything")
 
 
-def test_kill_between_the_two_renames_gives_the_old_directory_back(tmp_path):
-    script = """
-        import os, signal, sys
-        from pathlib import Path
-        from untold import files as durable
-
-        path = Path(sys.argv[1])
-        rename = Path.rename
-
-        def die_after_aside(self, target):
-            rename(self, target)
-            if Path(target).name.startswith(".old-"):
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        Path.rename = die_after_aside
-        with durable.new_directory(path, replace=True) as directory:
-            (directory / "a").write_text("new")
-        """
-    path = tmp_path / "model"
-    write(path, a=b"old")
-    with start(script, path) as process:
-        assert process.wait() == -signal.SIGKILL
-    assert not path.exists()
-    remove_litter(tmp_path)
-    verify_directory(path)
-    assert (path / "a").read_bytes() == b"old"
+def test_where_names_cannot_be_exchanged_the_old_directory_is_put_aside(tmp_path, monkeypatch):
+    monkeypatch.setattr("untold.files.ctypes.CDLL", lambda _: None)
+    write(tmp_path / "model", a=b"old")
+    write(tmp_path / "model", replace=True, a=b"new")
+    verify_directory(tmp_path / "model")
+    assert (tmp_path / "model" / "a").read_bytes() == b"new"
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
 
 
@@ -201,17 +181,7 @@ def test_a_full_disk_at_any_flush_loses_nothing(tmp_path, monkeypatch, nth):
     verify_directory(path)
     # The fifth flush is the parent's, after the rename: the new directory is already in place.
     assert (path / "a").read_bytes() == (b"1" if nth < 4 else b"2")
-    remove_litter_of_this_process(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
-
-
-def remove_litter_of_this_process(parent):
-    """A directory that a failed last flush put aside is removed once its process is gone."""
-    for path in parent.glob(".old-*"):
-        name = path.name.split("-")
-        name[-3] = str(dead_pid())
-        path.rename(parent / "-".join(name))
-    remove_litter(parent)
 
 
 def test_a_write_beyond_the_limit_loses_nothing(tmp_path):
@@ -325,17 +295,15 @@ def test_the_next_start_removes_what_a_dead_writer_left(tmp_path, kind):
 def test_only_the_litter_of_dead_processes_of_this_host_goes(tmp_path):
     with new_directory(tmp_path / "mine") as live:
         name = live.name.split("-")
-        dead = tmp_path / "-".join([*name[:-3], str(dead_pid()), *name[-2:]])
+        dead = tmp_path / "-".join([*name[:-2], str(dead_pid()), name[-1]])
         dead.mkdir()
         (dead / "half").write_bytes(b"")
-        reused = tmp_path / "-".join([*name[:-2], str(int(name[-2]) + 1), name[-1]])
-        reused.mkdir()
-        elsewhere = tmp_path / "-".join([*name[:-4], "00000000", str(dead_pid()), *name[-2:]])
+        elsewhere = tmp_path / f".tmp-mine-elsewhere-{dead_pid()}-{name[-1]}"
         elsewhere.mkdir()
         (tmp_path / ".hidden").mkdir()
-        assert sorted(remove_litter(tmp_path)) == sorted([dead, reused])
-        kept = sorted(path.name for path in tmp_path.iterdir())
-        assert kept == sorted([".hidden", elsewhere.name, live.name])
+        assert remove_litter(tmp_path) == [dead]
+        left = sorted(path.name for path in tmp_path.iterdir())
+        assert left == sorted([".hidden", elsewhere.name, live.name])
     assert remove_litter(tmp_path / "nowhere") == []
 
 
@@ -360,7 +328,7 @@ LOCKER = """
     """
 
 
-def test_a_live_lock_is_refused_and_a_dead_one_recovered(tmp_path):
+def test_a_live_lock_is_refused_and_a_dead_one_is_none(tmp_path):
     with start(LOCKER, tmp_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -371,10 +339,8 @@ def test_a_live_lock_is_refused_and_a_dead_one_recovered(tmp_path):
             pass
         process.kill()
         process.wait()
-    assert (tmp_path / ".lock").exists()
     with lock_directory(tmp_path):
-        assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
-    assert not (tmp_path / ".lock").exists()
+        pass
 
 
 def test_one_process_cannot_lock_twice_and_an_exception_unlocks(tmp_path):
@@ -382,38 +348,17 @@ def test_one_process_cannot_lock_twice_and_an_exception_unlocks(tmp_path):
         lock_directory(tmp_path).__enter__()
     with pytest.raises(ZeroDivisionError), lock_directory(tmp_path):
         raise ZeroDivisionError
-    assert not (tmp_path / ".lock").exists()
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"pid": "x"}', "[1]"])
-def test_a_lock_cut_short_is_nobodys(tmp_path, content):
-    (tmp_path / ".lock").write_text(content)
     with lock_directory(tmp_path):
         pass
 
 
-def test_a_lock_of_another_host_names_the_cure(tmp_path):
-    (tmp_path / ".lock").write_text('{"host": "far", "pid": 1, "started": 0}')
-    with (
-        pytest.raises(UntoldError, match=r"process 1 on host far; if it no longer runs, remove .*"),
-        lock_directory(tmp_path),
-    ):
-        pass
-
-
-def test_a_reused_process_number_does_not_hold_the_lock(tmp_path):
-    with lock_directory(tmp_path):
-        fields = json.loads((tmp_path / ".lock").read_text())
-    (tmp_path / ".lock").write_text(json.dumps(fields | {"started": fields["started"] + 1}))
-    with lock_directory(tmp_path):
-        pass
-
-
-def test_of_many_rivals_for_a_stale_lock_one_wins(tmp_path):
-    (tmp_path / ".lock").write_text("{")
+def test_of_many_rivals_one_wins(tmp_path):
+    (tmp_path / ".lock").write_text(
+        '{"host": "far", "pid": 1, "started": 0}'
+    )  # of an older version
     rivals = [start(LOCKER, tmp_path) for _ in range(3)]
     try:
-        done = time.monotonic() + 10
+        done = time.monotonic() + 20
         while sum(rival.poll() is not None for rival in rivals) < 2 and time.monotonic() < done:
             time.sleep(0.02)
         assert sum(rival.poll() is None for rival in rivals) == 1
