@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from grammar_recognition import count_derivations, derive, derives
 from untold.lab.grammars.sampling import load_grammar
 
 
@@ -154,17 +155,17 @@ ALIGNED = {
 
 @pytest.mark.parametrize("name", HAS)
 def test_it_has(grammar, name):
-    assert grammar.derives(*HAS[name])
+    assert derives(grammar, *HAS[name])
 
 
 @pytest.mark.parametrize("name", HAS_NOT)
 def test_it_has_not(grammar, name):
-    assert not grammar.derives(*HAS_NOT[name])
+    assert not derives(grammar, *HAS_NOT[name])
 
 
 @pytest.mark.parametrize("pair", ALIGNED, ids=" | ".join)
 def test_alignments_checked_by_hand(grammar, pair):
-    found = grammar.derive(*pair)
+    found = derive(grammar, *pair)
     assert found is not None
     assert " ".join(f"{i}-{j}" for i, j in found.alignment) == ALIGNED[pair]
 
@@ -172,7 +173,7 @@ def test_alignments_checked_by_hand(grammar, pair):
 def test_its_extent(grammar):
     assert grammar.languages == ("en", "de")
     assert grammar.entries >= 250
-    assert grammar.count(max_words=7) > 1_000_000_000
+    assert count_derivations(grammar.plain, 7) > 1_000_000_000
 
 
 def table(text: str) -> dict[str, str]:
@@ -216,7 +217,7 @@ def test_one_frame_alone_has_more_than_a_million_pairs(grammar):
         source = f"{time} the {kind} {person} {deed} the {look} {thing} ."
         found = THINGS[thing].format(LOOKS[look])
         target = f"{TIMES[time]} {DEEDS[deed]} der {KINDS[kind]} {PEOPLE[person]} {found} ."
-        assert grammar.derives(source, target), (source, target)
+        assert derives(grammar, source, target), (source, target)
 
 
 def test_longer_samples_are_all_different(samples):
@@ -247,4 +248,4 @@ def test_every_sample_is_clean_text(samples):
 
 def test_samples_are_derivable_with_an_alignment(grammar, samples):
     for sample in [s for s in samples if len(s.source) <= 8][:12]:
-        assert grammar.derives(" ".join(sample.source), " ".join(sample.target))
+        assert derives(grammar, " ".join(sample.source), " ".join(sample.target))

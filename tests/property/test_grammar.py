@@ -5,6 +5,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grammar_recognition import derive, derives
 from untold.lab.grammars.sampling import parse_grammar
 
 SEEDS = st.integers(0, 2**32)
@@ -33,7 +34,7 @@ def test_links_keep_constituents_together_in_any_order(grammar, seed):
     assert len(pair.alignment) == sum(widths)
     for source, target in pair.alignment:
         assert pair.target[target].startswith(f"t{source}")
-    assert toy.derive(" ".join(pair.source), " ".join(pair.target)) == pair
+    assert derive(toy, " ".join(pair.source), " ".join(pair.target)) == pair
 
 
 RECURSIVE = """
@@ -67,7 +68,7 @@ def test_every_sample_is_in_bounds_and_in_the_grammar(seed):
         assert 0 <= source < len(pair.source)
         assert 0 <= target < len(pair.target)
     assert (len(pair.source) - 1, len(pair.target) - 1) in pair.alignment
-    assert TOY.derives(" ".join(pair.source), " ".join(pair.target))
+    assert derives(TOY, " ".join(pair.source), " ".join(pair.target))
 
 
 @given(SEEDS, st.integers(1, 20))

@@ -11,8 +11,7 @@ from untold.alignment.aligners import Aligner, load_aligner, train_aligner
 from untold.config import AlignerConfig
 from untold.corpus.alignments import Alignment, alignment_error_rate
 from untold.errors import UntoldError
-from untold.lab.grammars.derivations import Sample
-from untold.lab.grammars.sampling import load_grammar
+from untold.lab.grammars.sampling import Sample, load_grammar
 from untold.metrics.cdr import sentence_cdr
 
 pytest.importorskip("thot", reason="sil-thot is not installed (extra align)")

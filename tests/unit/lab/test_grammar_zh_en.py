@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -15,17 +16,19 @@ FIGURE = "布什 为 他 振兴 经济 的 计划 辩护 。", "Bush defended hi
 ASK = """
 import json, sys
 from itertools import islice
+sys.path.append(sys.argv[1])
+from grammar_recognition import count_derivations, derive
 from untold.lab.grammars.sampling import load_grammar
 
 grammar = load_grammar("zh-en")
 samples = list(islice(grammar.stream(seed=3), 1500))
 short = [s for s in samples if len(s.source) <= 12][:30]
 pairs = [(" ".join(s.source), " ".join(s.target)) for s in short]
-found = [(*pair, grammar.derive(*pair)) for pair in [*json.load(sys.stdin), *pairs]]
+found = [(*pair, derive(grammar, *pair)) for pair in [*json.load(sys.stdin), *pairs]]
 answers = {
     "languages": grammar.languages,
     "entries": grammar.entries,
-    "count": grammar.count(max_words=8),
+    "count": count_derivations(grammar.plain, 8),
     "length": grammar.notation.length,
     "samples": [(s.source, s.target, s.alignment) for s in samples],
     "derived": [(s, t, one and one.alignment) for s, t, one in found],
@@ -204,7 +207,7 @@ ALIGNED = [
 def answers() -> dict:
     """Returns the answers of the grammar to all questions of this file."""
     pairs = [case.values[:2] for case in (*RIGHT, *WRONG, *ALIGNED)]
-    asked = [sys.executable, "-c", ASK]
+    asked = [sys.executable, "-c", ASK, str(Path(__file__).parents[2])]
     done = subprocess.run(asked, input=json.dumps(pairs), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

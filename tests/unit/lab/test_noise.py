@@ -6,8 +6,8 @@ import pytest
 
 from untold.corpus.text import read_lines
 from untold.errors import UntoldError
-from untold.lab.grammars.derivations import Sample
 from untold.lab.grammars.sampling import (
+    Sample,
     clause_spans,
     delete_clauses,
     load_grammar,

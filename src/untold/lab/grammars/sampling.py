@@ -1,37 +1,160 @@
-"""Loads synchronous grammars, which generate any number of sentence pairs with word alignments.
+"""Samples pairs from grammars, with word alignments, and writes corpora of them.
 
 `load_grammar("en-de").sample(random.Random(7))` returns one pair. Grammars are readable files;
-docs/grammars.md explains them, and those of the package lie in this directory.
+notes/grammars.md explains them, and those of the package lie in this directory.
 
-Deletes clauses from references, as careless translators do.
-
-A clause is the text between two commas, or between a comma and an end of the sentence; its commas
-are deleted with it. The source words that are linked to the clause must have no other link, so that
-their whole translation is deleted and no other word's is.
-
-Writes a corpus from a grammar: train, dev and test files that share no sentence.
+References may lose clauses, as careless translators leave them out. A clause is the text between
+two commas, or between a comma and an end of the sentence; its commas are deleted with it. The
+source words that are linked to the clause must have no other link, so that their whole translation
+is deleted and no other word's is.
 """
 
 import filecmp
 import hashlib
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
-from itertools import combinations
+from itertools import accumulate, combinations
 from pathlib import Path
+from typing import Any
 
 from untold.errors import UntoldError
 from untold.files import move_files, new_file, remove_litter, scratch_directory, writing
-from untold.lab.grammars.derivations import Sample, Sampler
-from untold.lab.grammars.expansion import PlainGrammar, expand
-from untold.lab.grammars.notation import Notation, read_notation
-from untold.lab.grammars.recognition import Recognizer, count_derivations
+from untold.lab.grammars.expansion import PlainGrammar, Production, expand
+from untold.lab.grammars.notation import Item, Notation, Slot, read_notation
 from untold.progress_bar import track
 
 _SUFFIX = ".grammar"
+_COMMAS = frozenset({",", "，"})
+_MIN_WORDS = 2  # the words of a clause, without its commas
+_MAX_MISSES = 20_000  # after so many draws in a row without a new pair, hardly any can be left
+Tree = Sequence[Any]  # a production, then one tree for each child; a plain sequence is faster
+Links = list[tuple[int, int]]  # (node and tag in one number, position of the word)
+
+_TAGS = 1 << 16  # exceeds every tag
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Holds a sentence pair; `alignment` lists sorted (source, target) word positions from 0."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    alignment: tuple[tuple[int, int], ...]
+
+
+class Sampler:
+    """Draws productions top-down by weight; no side exceeds the grammar's longest sentence."""
+
+    def __init__(self, notation: Notation, plain: PlainGrammar) -> None:
+        self.productions = plain.productions
+        self.sizes = plain.sizes
+        self.shortest, self.longest = notation.length
+        self.largest = [max(p.size for p in choices) for choices in plain.productions]
+        self.cumulative = [list(accumulate(p.weight for p in c)) for c in plain.productions]
+        self.restricted: dict[tuple[int, int], tuple[list[Production], list[float]]] = {}
+        self.sides = [
+            (language in notation.capitalize, notation.absorb.get(language, {}))
+            for language in notation.languages
+        ]
+
+    def sample(self, rng: random.Random) -> Sample:
+        """Draws one pair; draws again while a side is shorter than the grammar allows."""
+        while True:
+            sample = self.read(self._draw_tree(rng.random))
+            if min(len(sample.source), len(sample.target)) >= self.shortest:
+                return sample
+
+    def read(self, tree: Tree) -> Sample:
+        """Returns the sentence pair of a derivation."""
+        source, source_links = self._words_and_links(tree, 0)
+        target, target_links = self._words_and_links(tree, 1)
+        return Sample(tuple(source), tuple(target), _join(source_links, target_links))
+
+    def _draw_tree(self, draw: Callable[[], float]) -> Tree:
+        """Draws a whole tree, leftmost node first.
+
+        `spare` counts the words that may still be added beyond the least that all open nodes need.
+        """
+        spare = self.longest - self.sizes[0]
+        root: list[Any] = []
+        waiting: list[tuple[int, list[Any]]] = [(0, root)]
+        while waiting:
+            symbol, node = waiting.pop()
+            budget = self.sizes[symbol] + spare
+            if budget >= self.largest[symbol]:
+                choices, weights = self.productions[symbol], self.cumulative[symbol]
+            else:
+                choices, weights = self._fitting_productions(symbol, budget)
+            last = len(choices) - 1
+            production = choices[bisect(weights, draw() * weights[-1], 0, last) if last else 0]
+            spare = budget - production.size
+            node.append(production)
+            if production.children:
+                node += [[] for _ in production.children]
+                waiting += zip(production.children[::-1], node[:0:-1], strict=True)
+        return root
+
+    def _fitting_productions(
+        self, symbol: int, budget: int
+    ) -> tuple[list[Production], list[float]]:
+        """Returns the productions that can end within the budget; the shortest one always can."""
+        found = self.restricted.get((symbol, budget))
+        if found is None:
+            choices = [p for p in self.productions[symbol] if p.size <= budget]
+            found = choices, list(accumulate(p.weight for p in choices))
+            self.restricted[symbol, budget] = found
+        return found
+
+    def _words_and_links(self, tree: Tree, side: int) -> tuple[list[str], Links]:
+        """Returns the words of one side in order, and the positions of the tagged ones."""
+        capitalize, absorb = self.sides[side]
+        words: list[str] = []
+        links: Links = []
+        open_nodes: list[tuple[Tree, Iterator[Item], tuple[int, ...]]] = []
+        open_nodes.append((tree, iter(_items(tree, side)), ()))
+        while open_nodes:
+            node, items, outer = open_nodes[-1]
+            for item in items:
+                keys = outer + _keys(node, item.tags) if item.tags else outer
+                if isinstance(item, Slot):
+                    child = node[item.child + 1]
+                    open_nodes.append((child, iter(_items(child, side)), keys))
+                    break
+                while absorb and words and item.text in absorb.get(words[-1], ()):
+                    words.pop()
+                    links = [link for link in links if link[1] != len(words)]
+                for key in keys:
+                    links.append((key, len(words)))
+                words.append(item.text)
+            else:
+                open_nodes.pop()
+        if capitalize and words:
+            words[0] = words[0][:1].upper() + words[0][1:]
+        return words, links
+
+
+def _items(node: Tree, side: int) -> tuple[Item, ...]:
+    return node[0].target if side else node[0].source
+
+
+def _keys(node: Tree, tags: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the tags as numbers that differ between nodes of the same rule."""
+    base = id(node) * _TAGS
+    return tuple([base + tag for tag in tags])
+
+
+def _join(source: Links, target: Links) -> tuple[tuple[int, int], ...]:
+    """Links all source words to all target words with the same tag of the same node."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for key, position in source:
+        places[key].append(position)
+    return tuple(sorted({(s, t) for key, t in target for s in places.get(key, ())}))
 
 
 @dataclass(frozen=True)
@@ -57,34 +180,18 @@ class Grammar:
 
     def sample(self, rng: random.Random) -> Sample:
         """Draws one pair within the grammar's length limits; the rng's state determines it."""
-        return self._sampler.sample(rng)
+        return self.sampler.sample(rng)
 
     def stream(self, seed: int) -> Iterator[Sample]:
         """Yields pairs without end, also duplicates; the same seed gives the same sequence."""
         rng = random.Random(seed)
         while True:
-            yield self._sampler.sample(rng)
-
-    def derives(self, source: str, target: str) -> bool:
-        """Returns True if the grammar generates this pair of tokenised sentences."""
-        return self.derive(source, target) is not None
-
-    def derive(self, source: str, target: str) -> Sample | None:
-        """Aligns a pair of tokenised sentences; returns None if the grammar cannot generate it."""
-        tree = self._recognizer.derive(tuple(source.split()), tuple(target.split()))
-        return None if tree is None else self._sampler.read(tree)
-
-    def count(self, max_words: int) -> int:
-        """Counts derivations of at most `max_words` words a side; a pair may have several."""
-        return count_derivations(self.plain, max_words)
+            yield self.sampler.sample(rng)
 
     @cached_property
-    def _sampler(self) -> Sampler:
+    def sampler(self) -> Sampler:
+        """Keeps what all samples share."""
         return Sampler(self.notation, self.plain)
-
-    @cached_property
-    def _recognizer(self) -> Recognizer:
-        return Recognizer(self.notation, self.plain)
 
 
 def load_grammar(name: str | Path) -> Grammar:
@@ -120,10 +227,6 @@ def known_grammars() -> tuple[str, ...]:
 def _packaged(name: str) -> Grammar:
     file = resources.files("untold.lab.grammars") / (name + _SUFFIX)
     return parse_grammar(file.read_text(encoding="utf-8"), name + _SUFFIX)
-
-
-_COMMAS = frozenset({",", "，"})
-_MIN_WORDS = 2  # the words of a clause, without its commas
 
 
 def delete_clauses(
@@ -187,9 +290,6 @@ def _is_closed(sample: Sample, gone: range) -> bool:
     """Returns True if some source words are linked to these target words, and to no others."""
     inside = {i for i, j in sample.alignment if j in gone}
     return bool(inside) and all(j in gone for i, j in sample.alignment if i in inside)
-
-
-_MAX_MISSES = 20_000  # after so many draws in a row without a new pair, hardly any can be left
 
 
 @dataclass(frozen=True)

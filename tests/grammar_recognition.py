@@ -5,11 +5,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from untold.lab.grammars.derivations import Tree
 from untold.lab.grammars.expansion import PlainGrammar, Production
 from untold.lab.grammars.notation import Item, Notation, Slot, Word
+from untold.lab.grammars.sampling import Grammar, Sample, Tree
 
 Span = tuple[int, int]
+
+
+def derives(grammar: Grammar, source: str, target: str) -> bool:
+    """Returns True if the grammar generates this pair of tokenised sentences."""
+    return derive(grammar, source, target) is not None
+
+
+def derive(grammar: Grammar, source: str, target: str) -> Sample | None:
+    """Aligns a pair of tokenised sentences; returns None if the grammar cannot generate it."""
+    if id(grammar) not in _KNOWN:
+        _KNOWN[id(grammar)] = grammar, Recognizer(grammar.notation, grammar.plain)
+    _, recognizer = _KNOWN[id(grammar)]
+    tree = recognizer.derive(tuple(source.split()), tuple(target.split()))
+    return None if tree is None else grammar.sampler.read(tree)
 
 
 def count_derivations(plain: PlainGrammar, max_words: int) -> int:
@@ -272,3 +286,6 @@ class _Search:
         for (start, at), chosen in reached.items():
             for position in self.target.next_positions(item.text, at):
                 yield (start, position), chosen
+
+
+_KNOWN: dict[int, tuple[Grammar, Recognizer]] = {}  # by identity; the grammar is kept alive
