@@ -15,7 +15,6 @@ from untold.lab.statistics import (
     compare_seeds,
     mean_interval,
     sign_flip_test,
-    summarise_seeds,
 )
 
 WHOLE = st.lists(st.integers(-6, 6).map(float), min_size=1, max_size=9)
@@ -84,11 +83,6 @@ def test_drawn_patterns_come_close_to_the_exact_p():
     assert sign_flip_test(long, SignPatterns(20_000, seed=2)) != found
 
 
-def test_the_memory_of_drawn_patterns_is_bounded():
-    found = sign_flip_test([1.0] * 300_000, SignPatterns(20, seed=1))
-    assert found.p == 1 / 21
-
-
 @pytest.mark.parametrize("wrong", [[], [math.nan], [1.0, math.inf]])
 def test_differences_that_cannot_be_tested_are_refused(wrong):
     with pytest.raises(UntoldError, match="difference"):
@@ -110,14 +104,6 @@ def test_one_seed_has_a_difference_and_no_interval():
     found = compare_seeds({7: 30.0}, {7: 30.25})
     assert (found.differences, found.interval.low, found.test.p) == ((0.25,), None, 1.0)
     assert str(found) == "+0.25 (n = 1), p = 1.0000 (sign-flip test, exact)"
-
-
-def test_a_summary_of_one_system():
-    found = summarise_seeds({2: 3.0, 1: 1.0}, level=0.9)
-    assert (found.seeds, found.scores) == ((1, 2), (1.0, 3.0))
-    assert found.interval == mean_interval([1.0, 3.0], 0.9)
-    assert str(found) == "2.00 [-4.31, 8.31] (90 %, n = 2)"
-    assert str(summarise_seeds({1: 5.0})) == "5.00 (n = 1)"
 
 
 @settings(deadline=None, max_examples=50)
