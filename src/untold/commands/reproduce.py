@@ -257,8 +257,8 @@ def sheet(
 ) -> None:
     """Write a sheet on which people rate translations of anonymous systems, or count ratings.
 
-    OUT/raters has the sheet as a spreadsheet and as a page for a browser, either of which a rater
-    fills in. OUT/key.json says which system is which: keep it from the raters.
+    OUT/raters has the sheet, a table that raters fill in with a spreadsheet program. OUT/key.json
+    says which system is which: keep it from the raters.
     """
     if aggregate is not None:
         _aggregate(aggregate, files or [], seed, as_json)
@@ -284,7 +284,6 @@ def _export(
         key_json,
         read_sheet_texts,
         sheet_csv,
-        sheet_page,
     )
 
     say_outputs_if_stopped(out)
@@ -294,11 +293,10 @@ def _export(
     with task(f"writing {out}"), new_directory(out) as folder:
         (folder / "raters").mkdir()
         (folder / "raters" / "sheet.csv").write_bytes(sheet_csv(drawn_sheet))
-        (folder / "raters" / "sheet.html").write_bytes(sheet_page(drawn_sheet))
         (folder / "key.json").write_bytes(key_json(drawn_sheet))
     print(
         f"{out / 'raters'}: sheet {drawn_sheet.name}, {drawn[0]:,} sources by {len(systems)} "
-        f"systems: give raters sheet.csv or sheet.html, and keep {out / 'key.json'}"
+        f"systems: give raters sheet.csv, and keep {out / 'key.json'}"
     )
 
 

@@ -26,7 +26,7 @@ from untold.corpus.alignments import Alignment, read_alignments
 from untold.corpus.batching import Batch, plan_by_length
 from untold.errors import UntoldError
 from untold.lab.corpora import TestFiles
-from untold.lab.human_evaluation import SheetTexts, draw_sheet, key_json, sheet_csv, sheet_page
+from untold.lab.human_evaluation import SheetTexts, draw_sheet, key_json, sheet_csv
 from untold.lab.items import Evidence, EvidenceItem, EvidenceTable, SystemsItem, number, over_seeds
 from untold.lab.runner import Job, Workshop
 from untold.lab.scores import compare_systems, score_figures, score_notes, score_table
@@ -292,7 +292,6 @@ def _sheet(texts: SheetTexts) -> dict[str, bytes]:
     sheet = draw_sheet(texts, min(_RATED, real), 1)
     return {
         "sheet/raters/sheet.csv": sheet_csv(sheet),
-        "sheet/raters/sheet.html": sheet_page(sheet),
         "sheet/key.json": key_json(sheet),
     }
 
