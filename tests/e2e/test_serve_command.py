@@ -43,7 +43,7 @@ TIGHT = {
     "queue": 2,
     "streams": 1,
     "connections": 12,
-    "seconds": 4,
+    "seconds": 3,
     "read_seconds": 1,
     "file_bytes": 4000,
     "segments": 20,
@@ -494,13 +494,22 @@ POST = b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: applica
 
 
 def test_slow_clients_are_not_waited_for(tight: Served) -> None:
-    assert send_raw(tight, b"GET / HT") == b""  # slow loris: no head
-    slow = send_raw(tight, POST + b'content-length: 100\r\n\r\n{"texts"')
-    assert b" 408 " in slow.split(b"\r\n")[0] and b"slow_body" in slow
-    chunked = send_raw(tight, POST + b'transfer-encoding: chunked\r\n\r\n5\r\n{"te')
-    assert b" 408 " in chunked.split(b"\r\n")[0]
-    nonsense = send_raw(tight, b"\x16\x03\x01 nonsense\r\n\r\n")
-    assert b" 400 " in nonsense.split(b"\r\n")[0]
+    sent = {
+        "no head": b"GET / HT",
+        "half a second head": b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\nGET / HT",
+        "half a body": POST + b'content-length: 100\r\n\r\n{"texts"',
+        "half a chunk": POST + b'transfer-encoding: chunked\r\n\r\n5\r\n{"te',
+        "nonsense": b"\x16\x03\x01 nonsense\r\n\r\n",
+    }
+    with ThreadPoolExecutor(len(sent)) as pool:
+        found = pool.map(lambda data: send_raw(tight, data), sent.values())
+        answers = dict(zip(sent, found, strict=True))
+    assert answers["no head"] == b""
+    assert answers["half a second head"].count(b"HTTP/1.1 ") == 1
+    assert b" 408 " in answers["half a body"].split(b"\r\n")[0]
+    assert b"slow_body" in answers["half a body"]
+    assert b" 408 " in answers["half a chunk"].split(b"\r\n")[0]
+    assert b" 400 " in answers["nonsense"].split(b"\r\n")[0]
 
 
 def test_connections_are_bounded(tight: Served) -> None:
@@ -522,6 +531,7 @@ def test_limits_of_a_file_are_kept(tight: Served) -> None:
     refused(tight.post("/v1/translate", {"texts": ["a"] * 7}), 413, "too_many")
 
 
+@pytest.mark.slow
 def test_a_request_that_takes_too_long_is_given_up(tight: Served) -> None:
     refused(tight.post("/v1/translate", ENDLESS["/v1/translate"]), 504, "timeout")
     tight.wait_until(tight.rests)
@@ -545,6 +555,7 @@ def test_a_vanished_client_stops_costing(tight: Served, path: str) -> None:
     assert tight.rests()
 
 
+@pytest.mark.slow
 def test_too_many_requests_are_refused_at_once(tight: Served) -> None:
     """One runs, two wait, and the others learn when to come again."""
     with ThreadPoolExecutor(8) as pool:
@@ -564,6 +575,7 @@ def test_too_many_requests_are_refused_at_once(tight: Served) -> None:
     tight.wait_until(lambda: ask(tight, "a") != "")
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_beside_a_batch(tight: Served) -> None:
     """It does not wait for the batch, whose work would take longer than any request may."""
     with ThreadPoolExecutor(1) as pool:
@@ -590,6 +602,7 @@ def test_reloading_drops_no_request(server: Served) -> None:
     assert "models loaded again: toy, plain" in server.errors.read_text()
 
 
+@pytest.mark.slow
 def test_a_model_that_is_broken_is_not_loaded_and_the_server_drains(
     tmp_path: Path, shared_workshop: Path
 ) -> None:
@@ -621,6 +634,7 @@ def test_a_model_that_is_broken_is_not_loaded_and_the_server_drains(
         assert "a dog" not in server.errors.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "signals"), [(0.3, 1), (600, 2)])
 def test_what_does_not_end_is_broken_off(
     tmp_path: Path, shared_workshop: Path, seconds: float, signals: int

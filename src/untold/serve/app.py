@@ -330,20 +330,19 @@ class HttpServer(uvicorn.Server):
         """Serves, after saying so; returns the exit code of the signal that ended it."""
         sys.setswitchinterval(_SWITCH)
         tolerate_signals(_MANY)
-        asyncio.run(self._serve_and_heed(announce))
+        self._announce = announce
+        asyncio.run(self.serve([self._socket]))
         return 128 + self._received
 
-    async def _serve_and_heed(self, announce: Callable[[], None]) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Heeds signals, listens and says so."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # Under nohup SIGHUP is ignored at first; it ends nothing here, so it is heeded anyway.
             if number == signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._heed, number)
-        serving = asyncio.create_task(self.serve([self._socket]))
-        while not self.started and not serving.done():
-            await asyncio.sleep(0.01)
-        announce()
-        await serving
+        await super().startup(sockets)
+        self._announce()
 
     def _heed(self, number: int) -> None:
         if number == signal.SIGHUP:
@@ -355,7 +354,7 @@ class HttpServer(uvicorn.Server):
             self._end()
         else:
             self._received = number
-            self._service.drain()
+            self._service.queue.close()  # what runs or waits is still done
             self._draining = asyncio.create_task(self._drain())
 
     async def _reload(self) -> None:

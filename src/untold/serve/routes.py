@@ -17,7 +17,6 @@ from starlette.responses import Response
 from untold.checking.checker import CheckedSegment
 from untold.checking.reports import damage_record, segment_record
 from untold.checking.segments import Damage, FindingKind, Segment, finish_segment
-from untold.config import DataConfig
 from untold.errors import shorten
 from untold.models.signals import CATEGORIES
 from untold.serve.schemas import (
@@ -37,10 +36,9 @@ from untold.serve.schemas import (
     first_mistake,
     unfit,
 )
-from untold.serve.service import ServedModel, Service
+from untold.serve.service import Decoding, ServedModel, Service
 from untold.serve.tasks import (
     CheckTask,
-    Decoding,
     ExplainTask,
     LiveText,
     TranslateTask,
@@ -51,9 +49,6 @@ from untold.serve.tasks import (
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
 _MOST_FIELDS = 1000  # of a form
 _AUTO = "auto"
-_UNKNOWN = tuple(
-    DataConfig.model_fields[name].default for name in ("source_language", "target_language")
-)
 _NAMES = {
     "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English",
     "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French",
@@ -201,7 +196,7 @@ async def stream(request: Request, body: StreamBody, service: _Service) -> Event
     limits.check_search(body.beam, None)
     decoding = Decoding(body.beam, None, body.length_penalty)
     asked = LiveText(model, body.text, body.prefix, decoding)
-    events = service.stream(request, lambda: live_events(asked, service.metrics))
+    events = service.stream(request, live_events(asked, service.metrics))
     return EventStream(events, await anext(events))
 
 
@@ -333,8 +328,8 @@ def _libre_model(models: Sequence[ServedModel], source: str, target: str) -> Ser
 
 
 def _codes(model: ServedModel) -> tuple[str, str]:
-    source, target = model.languages
-    return source or _UNKNOWN[0], target or _UNKNOWN[1]
+    data = model.translator.data
+    return data.source_language, data.target_language
 
 
 def _libre_answer(body: LibreBody, answers: Sequence[Any], source: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,15 @@ _MOST_SETTINGS = 64  # translators with other settings that a model keeps; they 
 _SAMPLE = "a"  # what a new model translates first, so that its first request does not wait
 
 
+@dataclass(frozen=True)
+class Decoding:
+    """Settings of the search that a request may change; None keeps the model's."""
+
+    beam: int | None = None
+    nbest: int | None = None
+    length_penalty: float | None = None
+
+
 @dataclass(frozen=True, eq=False)  # two loads of a model are different models
 class ServedModel:
     """A model under its name."""
@@ -35,7 +44,7 @@ class ServedModel:
     name: str
     translator: Translator
     examples: tuple[str, ...] = ()
-    _others: dict[tuple[object, ...], Translator] = field(default_factory=dict)
+    _others: dict[Decoding, Translator] = field(default_factory=dict)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -53,20 +62,16 @@ class ServedModel:
         models = self.translator.models
         return any(m.calibration is not None and m.model.past_future is not None for m in models)
 
-    def decoding(
-        self, beam: int | None, nbest: int | None, length_penalty: float | None
-    ) -> Translator:
-        """Returns its translator with these settings; None leaves a setting as it is."""
-        key = (beam, nbest, length_penalty)
-        if key not in self._others:
+    def with_decoding(self, decoding: Decoding) -> Translator:
+        """Returns its translator with these settings."""
+        if decoding not in self._others:
             if len(self._others) >= _MOST_SETTINGS:
                 self._others.clear()
-            given = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty}
-            settings = {name: value for name, value in given.items() if value is not None}
-            if nbest is not None and beam is None:
-                settings["beam"] = max(nbest, self.translator.decode.beam)
-            self._others[key] = self.translator.with_decoding(**settings)
-        return self._others[key]
+            settings = {name: value for name, value in vars(decoding).items() if value is not None}
+            if "nbest" in settings:
+                settings.setdefault("beam", max(settings["nbest"], self.translator.decode.beam))
+            self._others[decoding] = self.translator.with_decoding(**settings)
+        return self._others[decoding]
 
 
 class ModelRegistry:
@@ -126,7 +131,6 @@ class Service:
     paths: Mapping[str, Path]
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
-    is_draining: bool = False
     running: int = 0  # requests that are being answered
 
     def __post_init__(self) -> None:
@@ -150,14 +154,9 @@ class Service:
         self.metrics.reloads.labels("ok").inc()
         return f"models loaded again: {', '.join(model.name for model in self.registry.models)}"
 
-    def drain(self) -> None:
-        """Refuses new work; what runs or waits is still done."""
-        self.is_draining = True
-        self.queue.close()
-
     def check_ready(self) -> None:
         """Refuses work that cannot be done."""
-        if self.is_draining:
+        if self.queue.is_closed:
             raise not_ready("the server is stopping")
         if not self.registry.models:
             raise not_ready("the models are not loaded")
@@ -186,14 +185,14 @@ class Service:
             yield event
 
     async def stream(
-        self, request: Request, begin: Callable[[], Iterator[Any]]
+        self, request: Request, work: Generator[Any, None, None]
     ) -> AsyncIterator[Any]:
-        """Yields the events that the worker takes from `begin`; closing stops the work.
+        """Yields the events that the worker takes from `work`; closing the iterator stops it.
 
         The first event comes when the work begins, so that a refusal can still be a status.
         """
         events = _Events(self.limits.seconds)
-        with self._followed(request, StreamJob(begin, events.put), events):
+        with self._followed(request, StreamJob(work, events.put), events):
             while (event := await events.next()) is not None:
                 yield event
 

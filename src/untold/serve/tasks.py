@@ -7,8 +7,8 @@ their turn in between.
 import base64
 import binascii
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,7 +24,7 @@ from untold.errors import UntoldError, reason_and_cure, shorten
 from untold.explain.explanation import displayed_words, explain, explain_translations
 from untold.models.signals import CATEGORIES
 from untold.serve.schemas import ApiError, ServiceLimits, StreamEvent, not_ready, unfit
-from untold.serve.service import ServedModel
+from untold.serve.service import Decoding, ServedModel
 from untold.serve.worker import ServiceMetrics
 from untold.translator import Translation, Translator
 
@@ -37,25 +37,12 @@ _LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """Settings of the search that a request may change; None keeps the model's."""
-
-    beam: int | None = None
-    nbest: int | None = None
-    length_penalty: float | None = None
-
-    def of(self, model: ServedModel) -> Translator:
-        """Returns the translator of a model with these settings."""
-        return model.decoding(self.beam, self.nbest, self.length_penalty)
-
-
-@dataclass(frozen=True)
 class TranslateTask:
     """Translates items (text, prefix); with `explained`, answers say how each came about."""
 
     model: ServedModel
     metrics: ServiceMetrics
-    decoding: Decoding = Decoding()
+    decoding: Decoding
     explained: bool = False
     kind = "translate"
 
@@ -67,7 +54,7 @@ class TranslateTask:
         self, items: Sequence[tuple[str, str]], advance: Callable[[], None]
     ) -> list[dict[str, Any]]:
         """Returns an answer for each text."""
-        translator = self.decoding.of(self.model)
+        translator = self.model.with_decoding(self.decoding)
         texts, prefixes = [text for text, _ in items], [prefix for _, prefix in items]
         explained = self.explained and translator.separates
         translations = translator.translate(
@@ -197,13 +184,13 @@ class LiveText:
 
     model: ServedModel
     text: str
-    prefix: str = ""
-    decoding: Decoding = field(default_factory=Decoding)
+    prefix: str
+    decoding: Decoding
 
 
-def live_events(asked: LiveText, metrics: ServiceMetrics) -> Iterator[StreamEvent]:
+def live_events(asked: LiveText, metrics: ServiceMetrics) -> Generator[StreamEvent, None, None]:
     """Yields `start`, one `token` after each step of the search, and `end`."""
-    translator, text = asked.decoding.of(asked.model), asked.text
+    translator, text = asked.model.with_decoding(asked.decoding), asked.text
     pieces = translator.tokenizers.source.pieces(translator.codec.encode_sources([text])[0])
     words = list(displayed_words(text, pieces))
     source = {"text": text, "language": asked.model.languages[0], "words": words}

@@ -9,7 +9,7 @@ each. So neither keeps the other waiting for longer than a step.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -114,9 +114,9 @@ class BatchJob:
 class StreamJob:
     """A request that is answered step by step; `deliver` gets each event, None or an exception."""
 
-    begin: Callable[[], Iterator[Any]]
+    events: Generator[Any, None, None]
     deliver: Callable[[Any], None]
-    gone: bool = False
+    gone: bool = False  # nobody waits for it any more
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class JobQueue:
         self._changed = threading.Condition()
         self._jobs: list[BatchJob] = []
         self._streams: list[StreamJob] = []
-        self._closed = False
+        self.is_closed = False
         self.seconds_each = 0.05  # that a job took of late; the worker keeps it up to date
 
     def __len__(self) -> int:
@@ -144,7 +144,7 @@ class JobQueue:
     def put(self, job: BatchJob | StreamJob) -> None:
         """Adds a job, unless too many wait or the queue is closed."""
         with self._changed:
-            if self._closed:
+            if self.is_closed:
                 raise not_ready("the server is stopping")
             if len(self) >= self.depth:
                 raise self._busy()
@@ -169,13 +169,13 @@ class JobQueue:
     def close(self) -> None:
         """Refuses further jobs; those that wait are still done."""
         with self._changed:
-            self._closed = True
+            self.is_closed = True
             self._changed.notify()
 
     def wait(self) -> bool:
         """Waits for a job; returns False if the queue is closed and empty."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self) or self._closed)
+            self._changed.wait_for(lambda: len(self) or self.is_closed)
             return len(self) > 0
 
     def take_batch(self, items: int, characters: int) -> list[Slice]:
@@ -211,19 +211,13 @@ class AbandonedError(Exception):
     """Breaks off a batch that nobody waits for."""
 
 
-@dataclass(eq=False)
-class _RunningStream:
-    job: StreamJob
-    events: Iterator[Any]
-
-
 class BatchWorker:
     """Does the jobs of a queue until it is closed and empty."""
 
     def __init__(self, queue: JobQueue, limits: ServiceLimits, metrics: ServiceMetrics) -> None:
         self.queue, self._limits, self._metrics = queue, limits, metrics
         self._batch: Sequence[Slice] = ()
-        self._streams: list[_RunningStream] = []
+        self._streams: list[StreamJob] = []
         self._in_turn = False  # a stream is computing: its translator calls `advance`, too
         self._thread = threading.Thread(target=self.run, name="worker", daemon=True)
         metrics.waiting.set_function(lambda: len(queue))
@@ -299,17 +293,16 @@ class BatchWorker:
 
     def _give_turns(self) -> None:
         """Begins streams that wait, and lets each one add a token."""
-        for job in self.queue.take_streams(self._limits.streams - len(self._streams)):
-            self._streams.append(_RunningStream(job, job.begin()))
+        self._streams += self.queue.take_streams(self._limits.streams - len(self._streams))
         if self._streams:
             self._in_turn = True
             self._streams = [stream for stream in self._streams if self._go_on(stream)]
             self._in_turn = False
 
-    def _go_on(self, stream: _RunningStream) -> bool:
+    def _go_on(self, stream: StreamJob) -> bool:
         """Delivers the next event of a stream; returns False if it was the last."""
-        if stream.job.gone:
-            getattr(stream.events, "close", lambda: None)()
+        if stream.gone:
+            stream.events.close()
             self._metrics.abandoned.inc()
             return False
         self._metrics.steps.inc()
@@ -317,7 +310,7 @@ class BatchWorker:
             event = next(stream.events, None)
         except Exception as error:
             event = _refusal(error)
-        stream.job.deliver(event)
+        stream.deliver(event)
         return event is not None and not isinstance(event, Exception)
 
 

@@ -1,6 +1,6 @@
 """One thread does all work: together what belongs together, streams in between, errors apart."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +53,7 @@ class Bench:
         return job
 
     def stream(self, *events: Any, name: str = "s", closed: list[str] | None = None) -> StreamJob:
-        def begin() -> Iterator[Any]:
+        def begin() -> Generator[Any, None, None]:
             try:
                 for event in events:
                     if isinstance(event, Exception):
@@ -63,7 +63,7 @@ class Bench:
                 if closed is not None:
                     closed.append(name)
 
-        job = StreamJob(begin, lambda event: self.log.append((name, event)))
+        job = StreamJob(begin(), lambda event: self.log.append((name, event)))
         self.queue.put(job)
         return job
 
