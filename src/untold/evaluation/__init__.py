@@ -1,1 +1,0 @@
-"""Measures translations and systems: scores, significance, separation, speed."""

@@ -1,1 +1,0 @@
-"""Training by several processes: who computes what, how gradients meet, and who has died."""
