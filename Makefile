@@ -63,36 +63,29 @@ embedded: $(INSTALLED)  ## trains the model that comes with the package (20 minu
 fuzz: $(DEV_INSTALLED)  ## generated input for 10 minutes; SEED=n chooses other cases
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m fuzz --seed $(or $(SEED),1)
 
-RESULTS := benchmarks/results
-# As the commands do: see docs/threads.md.
+# Makes the runs of benchmarks/runs.txt whose lines grep finds. A run that fails hides no other, but the exit code
+# says so. What is done is not run again until all runs are done; `rm -r build/bench` begins anew.
+define run_benchmarks
+@mkdir -p build/bench; grep $(1) benchmarks/runs.txt | { failed=; \
+while read -r name script; do \
+  if test -e build/bench/$$name; then echo "== $$name: done before"; continue; fi; \
+  echo "== $$name: $$script"; \
+  $(BIN)/python benchmarks/$$script --json benchmarks/results/$$name.json < /dev/null \
+    && touch build/bench/$$name || failed="$$failed $$name"; \
+done; \
+$(BIN)/python benchmarks/page.py --write || failed="$$failed page.py"; \
+if test -n "$$failed"; then echo "failed:$$failed; the same command goes on with them"; exit 1; fi; }
+@rm -r build/bench
+endef
+
+# As the commands do: torch may use pages of 2 MB.
 bench bench-peers: export THP_MEM_ALLOC_ENABLE ?= 1
-bench: $(BENCH_INSTALLED)  ## speed and memory, as ratios, kept in benchmarks/results; then docs/performance.md
-	for preset in tiny base; do \
-	  $(BIN)/python benchmarks/train.py --preset $$preset --json $(RESULTS)/train-$$preset.json && \
-	  $(BIN)/python benchmarks/train.py --preset $$preset --past-future \
-	    --json $(RESULTS)/train-past-future-$$preset.json && \
-	  $(BIN)/python benchmarks/decode.py --preset $$preset --json $(RESULTS)/decode-$$preset.json && \
-	  $(BIN)/python benchmarks/decode.py --preset $$preset --past-future \
-	    --json $(RESULTS)/decode-past-future-$$preset.json \
-	  || exit 1; \
-	done
-	$(BIN)/python benchmarks/decode.py --preset base --int8 --json $(RESULTS)/decode-int8-base.json
-	$(BIN)/python benchmarks/train.py --rnmt --json $(RESULTS)/train-rnmt.json
-	$(BIN)/python benchmarks/routing.py --json $(RESULTS)/routing.json
-	$(BIN)/python benchmarks/roofline.py --json $(RESULTS)/roofline.json
-	$(BIN)/python benchmarks/huggingface.py --threads 1 --json $(RESULTS)/huggingface-tiny.json
-	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json
-	$(BIN)/python benchmarks/memory.py
-	$(BIN)/python benchmarks/threads.py
-	$(BIN)/python benchmarks/page.py --write
+bench: $(BENCH_INSTALLED)  ## speed, memory and quality, kept in benchmarks/results; then docs/performance.md
+	$(call run_benchmarks,-v train_peers.py)
 
 bench-peers: $(BENCH_INSTALLED)  ## training beside other toolkits, in environments of their own
-	$(BIN)/python benchmarks/peer_environments.py
-	for preset in tiny base; do for malloc in default raised; do \
-	  $(BIN)/python benchmarks/train_peers.py --preset $$preset --malloc $$malloc \
-	    --json $(RESULTS)/train-peers-$$preset-$$malloc.json || exit 1; \
-	done; done
-	$(BIN)/python benchmarks/page.py --write
+	$(BIN)/python benchmarks/train_peers.py --build
+	$(call run_benchmarks,train_peers.py)
 
 bench-check: $(BENCH_INSTALLED)  ## fails if a kernel has lost more than 10 % of its speed
 	$(BIN)/python benchmarks/guard.py

@@ -1,10 +1,9 @@
-"""Compares a wrapped Marian with our own Transformer of its shape, and with transformers itself.
+"""What does a wrapped Hugging Face model cost, beside our own Transformer and transformers itself?
 
-    python benchmarks/huggingface.py --json benchmarks/results/huggingface.json
+    python benchmarks/huggingface.py --json benchmarks/results/huggingface-tiny.json
 
 Updates: the adapter beside our Transformer, plain and with past and future. Decoding: the adapter
-beside our Transformer, prepared and not, beside one with Marian's norms, which an import makes, and
-beside generate() of a Marian of that shape.
+beside our Transformer, prepared and not, and beside generate() of a Marian of that shape.
 Weights are random, so every contender generates exactly as many tokens for a batch as its longest
 source has. The last lines compare with what the adapter should reach.
 """
@@ -14,19 +13,32 @@ from typing import Any
 
 import torch
 
-from contenders import RATE, UntoldTraining, huggingface_settings, marian, shape, varied
+from contenders import (
+    GDR,
+    RATE,
+    HuggingFace,
+    SourceBatch,
+    Untold,
+    UntoldTraining,
+    Workload,
+    add_options,
+    huggingface_settings,
+    marian,
+    read_workload,
+    shape,
+    source_batches,
+    source_rows,
+    training_batches,
+    untrained,
+    varied,
+)
 from race import Race, run_race, write_json
-from searchers import HuggingFace, SourceBatch, Untold
 from untold.config import Config, parse_config
 from untold.corpus.batching import plan_by_length
-from untold.corpus.tokenizer import SENTENCEPIECE_IDS
 from untold.inference.model import prepare
-from untold.models.build import build_model
-from workload import add_options, read_workload, training_batches
 
 OWN, ADAPTER, GENERATE = "untold's own Transformer", "adapter", "generate()"
-PLAIN, IMPORTED = "untold's own, not prepared", "imported"
-GDR = {"model": {"separator": {"kind": "gdr"}}}
+UNPREPARED = "untold's own, not prepared"
 MOST_UPDATE, MOST_DECODING, LEAST_GAIN = 1.15, 1.2, 3.0  # times the seconds of the other
 
 
@@ -35,20 +47,20 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     workload = read_workload(options)
     races = [_race_updates(options, workload, name) for name in ("plain", "past and future")]
-    rows = [[*source, SENTENCEPIECE_IDS.eos] for source, _ in workload.pairs[: options.sentences]]
+    rows = source_rows(workload, options.sentences)
     plan = plan_by_length([len(row) for row in rows], options.batch_tokens)
     ways = {
         "one sentence": [[row] for row in rows[: options.single]],
         "batches": [[rows[index] for index in indices] for indices in plan],
     }
-    for way, batches in ways.items():
-        races += [_race_decoding(options, way, batches, beam) for beam in (1, options.beam)]
+    for way, groups in ways.items():
+        jobs = source_batches(groups)
+        races += [_race_decoding(options, way, jobs, beam) for beam in (1, options.beam)]
     for race in races:
         print(race.table())
     _print_targets(races)
     if options.json:
-        facts = {name: str(value) for name, value in vars(options).items()}
-        write_json(options.json, races, facts)
+        write_json(options.json, races, vars(options))
 
 
 def _options() -> argparse.Namespace:
@@ -76,45 +88,41 @@ def adapter_config(config: Config, vocabulary: int) -> Config:
     return parse_config({"model": model, "train": train})
 
 
-def _race_updates(options: argparse.Namespace, workload: Any, name: str) -> Race:
+def _race_updates(options: argparse.Namespace, workload: Workload, name: str) -> Race:
     own = shape(options.preset, 0.1)
     wrapped = adapter_config(own, options.vocabulary)
     changes = GDR if name == "past and future" else {}
     contenders = {
-        ADAPTER: UntoldTraining(varied(wrapped, changes), options.vocabulary, workload),
-        OWN: UntoldTraining(varied(own, changes), options.vocabulary, workload),
+        contender: UntoldTraining(varied(config, changes), options.vocabulary, workload)
+        for contender, config in ((ADAPTER, wrapped), (OWN, own))
     }
     batches = training_batches(workload, options.batch_tokens, options.batches)
     return run_race(
         f"Update, {name}, {options.preset}, {options.threads} thread(s)",
-        {each: contender.update for each, contender in contenders.items()},
+        {contender: training.update for contender, training in contenders.items()},
         batches,
         {"target tokens": sum(batch.target_tokens for batch in batches)},
         options,
     )
 
 
-def _race_decoding(options: argparse.Namespace, way: str, batches: list[Any], beam: int) -> Race:
-    config, size = shape(options.preset, 0.0), (options.vocabulary,) * 2
-    torch.manual_seed(1)
-    own = build_model(config.model, size, shared=True).eval()
-    after = varied(config, {"model": {"norm": "post"}})  # what `untold import` makes of a Marian
-    imported = build_model(after.model, size, shared=True).eval()
-    wrapped = build_model(adapter_config(config, size[0]).model, size, shared=True).eval()
+def _race_decoding(
+    options: argparse.Namespace, way: str, jobs: list[SourceBatch], beam: int
+) -> Race:
+    config, size = shape(options.preset, 0.0), options.vocabulary
+    own = untrained(config, size)
     searchers = [
-        Untold(prepare(wrapped), beam, ADAPTER),
+        Untold(prepare(untrained(adapter_config(config, size), size)), beam, ADAPTER),
         Untold(prepare(own), beam, OWN),
-        Untold(own, beam, PLAIN),
-        Untold(prepare(imported), beam, IMPORTED),
-        HuggingFace(GENERATE, marian(config, size[0]), beam),
+        Untold(own, beam, UNPREPARED),
+        HuggingFace(GENERATE, marian(config, size), beam),
     ]
-    jobs = [SourceBatch(batch, max(map(len, batch))) for batch in batches]
     tokens = sum(len(row) + 1 for job in jobs for row in searchers[0].search(job))
     return run_race(
         f"Decoding, {way}, beam {beam}, {options.preset}, {options.threads} thread(s)",
         {searcher.name: searcher.search for searcher in searchers},
         jobs,
-        {"sentences": sum(map(len, batches)), "tokens": tokens},
+        {"sentences": sum(len(job.rows) for job in jobs), "tokens": tokens},
         options,
     )
 
@@ -123,7 +131,7 @@ def _print_targets(races: list[Race]) -> None:
     """Says how the adapter stands beside each other contender, and how it should."""
     for race in races:
         most = MOST_UPDATE if race.title.startswith("Update") else MOST_DECODING
-        for name in (OWN, PLAIN, IMPORTED):
+        for name in (OWN, UNPREPARED):
             if name in race.seconds:
                 times = 1 / race.median_ratio(name)
                 print(f"{race.title}: {times:.2f} x the time of {name} (at most {most:g})")

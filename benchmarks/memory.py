@@ -1,134 +1,119 @@
-"""How much memory a large corpus needs: to be tokenised into a store, read in batches, trained on.
+"""How much memory does training take: with a large corpus, and with past and future?
 
-Every stage runs in a process of its own, whose peak is that of the stage alone. The promise is that
-training on a large corpus takes at most a gigabyte more than the same model takes on a small one.
+    python benchmarks/memory.py
 
-    python benchmarks/memory.py --pairs 2000000 --json memory.json
+Every row is a process of its own, whose peak includes Python, torch and the corpus. The first ones
+are whole runs of `untold.train`, with vocabulary, store and updates, on a small corpus and on a
+large one of made-up words. The promise is that the large one takes at most a gigabyte more. The
+last ones make updates of a plain model and of one with past and future on the same batches.
 """
 
 import argparse
 import gzip
-import json
-import multiprocessing
+import itertools
 import random
-import re
-import resource
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from untold.config import CorpusConfig, TokenizerConfig, parse_config
-from untold.corpus.batching import TextCodec, plan_epoch
-from untold.corpus.corpora import CorpusText, read_pairs
-from untold.corpus.filters import Limits
-from untold.corpus.store import open_store, prepare
-from untold.corpus.tokenizer import Tokenizers, train_tokenizers
-from untold.interruption import Interrupted
-from untold.models.build import build_model
-from untold.storage.model_directory import TrainedModel
-from untold.training.distributed import ProcessGroup
-from untold.training.log import NullReporter
-from untold.training.progress import Progress
-from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
+import untold
+from contenders import (
+    PRESETS,
+    UntoldTraining,
+    add_text_options,
+    past_future_variants,
+    read_workload,
+    shape,
+    training_batches,
+    varied,
+)
+from race import Table, measure_peak, write_json
+from untold.config import parse_config
 
-SOURCE, TARGET = "train.src.gz", "train.tgt.gz"
-CORPUS = CorpusConfig(source=SOURCE, target=TARGET)
 WORDS = 20_000
-SAMPLE = 20_000  # pairs that the vocabulary is learnt from
-VOCABULARY = 8_000
-BATCH_TOKENS = 4096
-SMALL = "small"  # the folder of a corpus of SAMPLE pairs
-PRESETS = ("tiny", "base")
-UPDATES = 2  # the first makes the optimizer's memory, the second works beside it
+SMALL = 20_000  # pairs of the small corpus, and of the validation's below
+VALIDATION = 100
+UPDATES = 2  # of a run: the first makes the optimizer's memory, the second works beside it
 PROMISE_MB = 1000.0
+VARIANTS = ("plain", "GDR", "GDR, default")
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """What one stage took; `mapped_mb`, the peak of file pages, the system can take back."""
-
-    stage: str
-    seconds: float
-    peak_mb: float
-    mapped_mb: float
-    result: Any
-
-
-def measure(function: Callable[..., Any], *arguments: Any) -> Measurement:
-    """Call a module-level function in a fresh process and report that process's peak memory."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(sender, function, arguments))
-    process.start()
-    sender.close()
-    try:
-        return receiver.recv()
-    except EOFError:
-        sys.exit(f"{function.__name__} failed")  # the child has printed why
-    finally:
-        process.join()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    add_text_options(parser)
+    parser.add_argument("--large", type=int, default=2_000_000, help="pairs of the large corpus")
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["tiny", "base"])
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--batches", type=int, default=8, help="updates of each variant")
+    parser.add_argument("--variants", nargs="+", default=VARIANTS, help="of train.py --past-future")
+    parser.add_argument("--json", type=Path, help="also write the measurements here")
+    options = parser.parse_args()
+    corpora, extra = measure_corpora(options)
+    updates = measure_updates(options)
+    for table in (corpora, updates):
+        print(table.text(), end="\n\n")
+    if options.json:
+        write_json(options.json, [], vars(options), [corpora, updates])
+    if extra > PROMISE_MB:
+        sys.exit(f"{extra:.0f} MB for the size of the corpus, more than {PROMISE_MB:.0f} MB")
 
 
-def _run(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    done, mapped = threading.Event(), [_memory("RssFile")]
-    watcher = threading.Thread(target=_watch, args=(done, mapped))
-    watcher.start()
-    start = time.perf_counter()
-    try:
-        result = function(*arguments)
-    finally:
-        seconds = time.perf_counter() - start
-        done.set()
-        watcher.join()
-    name = function.__name__.replace("_", " ")
-    sender.send(Measurement(name, seconds, _memory("VmHWM"), max(mapped), result))
+def measure_corpora(options: argparse.Namespace) -> tuple[Table, float]:
+    """Whole runs on both corpora, and what the large one takes beyond the small one."""
+    rows, peaks = [], []
+    with tempfile.TemporaryDirectory() as directory:
+        for pairs in (SMALL, options.large):
+            corpus = Path(directory) / str(pairs)
+            write_corpus(corpus, pairs)
+            peak = measure_peak(train, corpus, options.presets[0], options.vocabulary)
+            rows.append([f"{pairs:,} pairs", peak.mb, peak.mapped_mb, peak.seconds])
+            peaks.append(peak.mb)
+    extra = peaks[1] - peaks[0]
+    title = f"A run of {options.presets[0]}: {extra:+.0f} MB for the larger corpus"
+    columns = ["corpus", "peak MB", "of them mapped files", "seconds"]
+    return Table(f"{title}, at most {PROMISE_MB:.0f}", columns, rows), extra
 
 
-def _watch(done: threading.Event, mapped: list[float]) -> None:
-    while not done.wait(0.1):
-        mapped.append(_memory("RssFile"))
+def train(corpus: Path, preset: str, vocabulary: int) -> None:
+    """A whole run, from text to a model that has made some updates."""
+    data = {side: {"source": f"{side}.src.gz", "target": f"{side}.tgt.gz"} for side in SIDES}
+    settings = {"steps": UPDATES, "validate_bleu": False, "best_by": "loss", "threads": 1}
+    config = parse_config(
+        {
+            "data": {"root": str(corpus), **data},
+            "tokenizer": {"size": vocabulary},
+            "model": {"preset": preset},
+            "train": {"device": "cpu", **settings},
+        }
+    )
+    untold.train(config, untold.RunOptions(corpus / "run"))
 
 
-def _memory(field: str) -> float:
-    """Megabytes from /proc; without it only the peak is known."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except FileNotFoundError:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        unit = 1 if sys.platform == "darwin" else 1024
-        return peak * unit / 1e6 if field == "VmHWM" else 0.0
-    match = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
-    return int(match[1]) * 1024 / 1e6 if match else 0.0
+SIDES = ("train", "valid")
 
 
-def only_import() -> None:
-    """What Python, numpy, torch and untold take before they do anything."""
-
-
-def write_corpus(root: Path, pairs: int) -> int:
+def write_corpus(root: Path, pairs: int) -> None:
     """Sentences of made-up words; the target is the source in other words and reversed order."""
-    characters = 0
-    with (
-        gzip.open(root / SOURCE, "wt", compresslevel=1, encoding="utf-8") as source,
-        gzip.open(root / TARGET, "wt", compresslevel=1, encoding="utf-8") as target,
-    ):
-        for one, other in _sentences(pairs):
-            characters += source.write(one + "\n") + target.write(other + "\n")
-    return characters
+    root.mkdir()
+    sentences = _sentences()
+    for side, count in zip(SIDES, (pairs, VALIDATION), strict=True):
+        with (
+            gzip.open(root / f"{side}.src.gz", "wt", compresslevel=1, encoding="utf-8") as source,
+            gzip.open(root / f"{side}.tgt.gz", "wt", compresslevel=1, encoding="utf-8") as target,
+        ):
+            for one, other in itertools.islice(sentences, count):
+                source.write(one + "\n")
+                target.write(other + "\n")
 
 
-def _sentences(pairs: int) -> Iterator[tuple[str, str]]:
+def _sentences() -> Iterator[tuple[str, str]]:
     generator = random.Random(1)
     sources, targets = ([_word(generator) for _ in range(WORDS)] for _ in range(2))
-    for _ in range(pairs):
+    while True:
         length = generator.randint(3, 30)
         # Squaring makes low numbers frequent, as in language some words are.
         words = [int(WORDS * generator.random() ** 2) for _ in range(length)]
@@ -145,104 +130,27 @@ def _word(generator: random.Random) -> str:
     )
 
 
-def learn_vocabulary(root: Path) -> int:
-    sample = [pair for pair, _ in zip(read_pairs(CORPUS, root), range(SAMPLE), strict=False)]
-    config = TokenizerConfig(size=VOCABULARY)
-    tokenizers = train_tokenizers(
-        config, (pair.source for pair in sample), (pair.target for pair in sample)
-    )
-    tokenizers.save(root)
-    return len(tokenizers.source)
+def measure_updates(options: argparse.Namespace) -> Table:
+    """Peaks of processes that make updates, beside those of a plain model."""
+    rows: list[list[Any]] = []
+    for preset in options.presets:
+        plain = None
+        for name in options.variants:
+            peak = measure_peak(update, options, preset, name).mb
+            plain = plain or peak
+            rows.append([f"{preset}, {name}", peak, peak / plain])
+    title = f"{options.batches} updates of {options.batch_tokens} tokens"
+    return Table(title, ["model", "peak MB", f"of {options.variants[0]}"], rows)
 
 
-def build_store(root: Path) -> int:
-    tokenizers = Tokenizers.load(root)
-    encoder = TextCodec(tokenizers)
-    with CorpusText((CORPUS,), root, root) as text:
-        return len(prepare(root / "store", text, encoder, Limits(max_tokens=256)))
-
-
-def read_one_epoch(root: Path) -> int:
-    store, codec = open_store(root / "store"), TextCodec(Tokenizers.load(root))
-    plan = plan_epoch(store, BATCH_TOKENS, seed=1, epoch=0)
-    return sum(int(batch.target_mask.sum()) for batch in plan.batches(store, codec.batch))
-
-
-def build_small_store(root: Path) -> int:
-    small = root / SMALL
-    small.mkdir()
-    Tokenizers.load(root).save(small)
-    write_corpus(small, SAMPLE)
-    return build_store(small)
-
-
-def train(root: Path, preset: str) -> str:
-    """A few updates by the real trainer, which plans a whole epoch before the first."""
-    tokenizers, store = Tokenizers.load(root), open_store(root / "store")
-    config = parse_config(
-        {"model": {"preset": preset}, "train": {"steps": UPDATES, "batch_tokens": BATCH_TOKENS}}
-    )
-    size = len(tokenizers.source)
-    torch.manual_seed(1)
-    model = build_model(config.model, (size, size), shared=True)
-    trained = TrainedModel(model, config, tokenizers)
-    setting = RunContext(ProcessGroup(), NullReporter(root, UPDATES), Interrupted())
-    progress = Trainer(trained, make_optimizer(trained), store, setting, Hooks()).run(Progress())
-    return f"{preset}, {len(store):,} pairs, {progress.step} updates"
-
-
-def run(pairs: int, root: Path) -> list[Measurement]:
-    stages: list[tuple[Any, ...]] = [
-        (only_import,),
-        (write_corpus, root, pairs),
-        (learn_vocabulary, root),
-        (build_store, root),
-        (build_small_store, root),
-        (read_one_epoch, root),
-        *((train, place, preset) for preset in PRESETS for place in (root / SMALL, root)),
-    ]
-    done = []
-    print(f"{'stage':<18}{'seconds':>10}{'peak MB':>10}{'mapped MB':>11}  result", flush=True)
-    for stage in stages:
-        m = measure(*stage)
-        row = f"{m.stage:<18}{m.seconds:>10.1f}{m.peak_mb:>10.0f}{m.mapped_mb:>11.0f}  {m.result}"
-        print(row, flush=True)
-        done.append(m)
-    return done
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--pairs", type=int, default=2_000_000)
-    parser.add_argument("--json", type=Path, help="also write the measurements here")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        measurements = run(options.pairs, Path(directory))
-        store = Path(directory) / "store"
-        size = sum(file.stat().st_size for file in store.iterdir()) / 1e6
-    print(f"store: {size:.0f} MB on disk")
-    extra = _extra_for_size(measurements)
-    for preset, megabytes in extra.items():
-        print(
-            f"training, {preset}: {megabytes:+.0f} MB for {options.pairs:,} pairs, not {SAMPLE:,}"
-        )
-    if options.json:
-        report = {
-            "pairs": options.pairs,
-            "store_mb": size,
-            "extra_mb": extra,
-            "stages": list(map(asdict, measurements)),
-        }
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
-    if broken := [preset for preset, megabytes in extra.items() if megabytes > PROMISE_MB]:
-        sys.exit(f"more than {PROMISE_MB:.0f} MB for the size of the corpus: {', '.join(broken)}")
-
-
-def _extra_for_size(measurements: list[Measurement]) -> dict[str, float]:
-    """What the large corpus takes beyond the small one, for each preset."""
-    peaks = [m.peak_mb for m in measurements if m.stage == train.__name__]
-    pairs = zip(PRESETS, peaks[::2], peaks[1::2], strict=True)
-    return {preset: large - small for preset, small, large in pairs}
+def update(options: argparse.Namespace, preset: str, name: str) -> None:
+    """Makes one update on each batch."""
+    torch.set_num_threads(1)
+    workload = read_workload(options)
+    config = varied(shape(preset, 0.1), past_future_variants()[name])
+    training = UntoldTraining(config, options.vocabulary, workload)
+    for batch in training_batches(workload, options.batch_tokens, options.batches):
+        training.update(batch)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/page.py --write
 
 A table stands between the markers `<!-- results: NAME begin -->` and `<!-- results: NAME end -->`
-and comes from NAME.json. Files without markers of their own are listed at the markers of the name
+and comes from NAME.json. Files without markers of their own are named at the markers of the name
 `others`. A test compares page and files, so that no number can drift. A further picture is one more
 row of PICTURES.
 """
@@ -14,7 +14,7 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from race import RESULTS, Race, Results, Table, format_cell, read_json
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PAGE", "PICTURES", "draw_picture", "picture_digest", "picture_path", "with_results"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 OTHERS = "others"
@@ -44,6 +43,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     ),
     "decoding": ("decode-tiny", "decode-base"),
 }
+RELATIVE = ("past_future", "rnmt", "relative")  # facts of races of a model against itself
 OURS, THEIRS = "#0b6e4f", "#9aa5b1"
 
 
@@ -56,14 +56,21 @@ def with_results(page: str, results: Path = RESULTS) -> str:
             f"{unknown[0]}: the page has its markers, but there is no {unknown[0]}.json"
         )
 
-    def table(match: re.Match[str]) -> str:
-        names = sorted(set(known) - placed) if match[1] == OTHERS else [match[1]]
-        parts = [_section(name, read_json(known[name])) for name in names]
-        text = "\n\n".join(parts) if parts else "None."
-        begin, end = (f"<!-- results: {match[1]} {word} -->" for word in ("begin", "end"))
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name == OTHERS:
+            others = (_file_and_date(other, known) for other in sorted(set(known) - placed))
+            text = ", ".join(others) or "None"
+        else:
+            text = _section(name, read_json(known[name]))
+        begin, end = (f"<!-- results: {name} {word} -->" for word in ("begin", "end"))
         return f"{begin}\n\n{text}\n\n{end}"
 
-    return MARKER.sub(table, page)
+    return MARKER.sub(fill, page)
+
+
+def _file_and_date(name: str, files: Mapping[str, Path]) -> str:
+    return f"`benchmarks/results/{name}.json` ({read_json(files[name]).conditions['date']})"
 
 
 def _section(name: str, results: Results) -> str:
@@ -77,7 +84,7 @@ def _section(name: str, results: Results) -> str:
 
 def is_relative(results: Results) -> bool:
     """Says if a race is a model against itself, so that shares of its speed are of interest."""
-    return any(str(results.facts.get(name)) == "True" for name in ("past_future", "rnmt"))
+    return any(str(results.facts.get(name)) == "True" for name in RELATIVE)
 
 
 def _race_table(race: Race, relative: bool) -> str:
@@ -91,15 +98,9 @@ def _race_table(race: Race, relative: bool) -> str:
     first = next(iter(race.seconds))
     for name in race.seconds:
         speeds = [f"{work / race.median(name):,.1f}" for work in race.work.values()]
-        spread = "" if name == first else _spread(race.ratios(name), relative)
+        spread = "" if name == first else race.spread(name, relative=relative)
         lines.append(f"| {name} | {' | '.join(speeds)} | {spread} |")
     return "\n".join(lines)
-
-
-def _spread(ratios: Sequence[float], relative: bool) -> str:
-    values = [1 / ratio if relative else ratio for ratio in ratios]
-    middle = statistics.median(values)
-    return f"{middle:.2f} x ({min(values):.2f} to {max(values):.2f})"
 
 
 def _table(table: Table) -> str:
@@ -111,15 +112,14 @@ def _table(table: Table) -> str:
 
 def _conditions(name: str, results: Results) -> str:
     """Words what the figures depend on, in one line."""
-    found = results.conditions
-    machine, versions, load = found["machine"], found["versions"], found["load"]
+    machine, versions, load = (results.conditions[part] for part in ("machine", "versions", "load"))
     caches = ", ".join(f"{kind} {size}" for kind, size in machine["caches"].items())
     rounds = {len(seconds) for race in results.races for seconds in race.seconds.values()}
     packages = ", ".join(f"{k} {v}" for k, v in versions.items() if k not in ("numpy", "commit"))
     others = load["other_processes"]
     beside = f"beside {others} other process(es)" if others else "on a quiet machine"
     parts = [
-        f"`benchmarks/results/{name}.json`, {found['date']}, {beside}",
+        f"`benchmarks/results/{name}.json`, {results.conditions['date']}, {beside}",
         f"{machine['processor']}, {machine['cores']} cores ({caches}), governor "
         f"{machine['governor']}",
         f"{packages}, commit {versions['commit']}",
@@ -139,7 +139,7 @@ def picture_path(name: str) -> Path:
 
 def picture_races(name: str, results: Path = RESULTS) -> list[Race]:
     """The races that a picture shows."""
-    files = [results / f"{each}.json" for each in PICTURES[name]]
+    files = [results / f"{stem}.json" for stem in PICTURES[name]]
     return [race for path in files if path.exists() for race in read_json(path).races]
 
 
@@ -166,15 +166,15 @@ def draw_picture(races: Sequence[Race], path: Path) -> None:
 def _draw_race(axis: "Axes", race: Race) -> None:
     names = list(race.seconds)
     shares = [[1 / ratio for ratio in race.ratios(name)] for name in names]
-    middles = [statistics.median(each) for each in shares]
+    middles = [statistics.median(rounds) for rounds in shares]
     spread = [
-        [middle - min(each) for middle, each in zip(middles, shares, strict=True)],
-        [max(each) - middle for middle, each in zip(middles, shares, strict=True)],
+        [middle - min(rounds) for middle, rounds in zip(middles, shares, strict=True)],
+        [max(rounds) - middle for middle, rounds in zip(middles, shares, strict=True)],
     ]
     colours = [OURS, *[THEIRS] * (len(names) - 1)]
     axis.barh(names, middles, xerr=spread, color=colours, height=0.62, error_kw={"lw": 1})
-    for place, (middle, each) in enumerate(zip(middles, shares, strict=True)):
-        axis.text(max(each) + 0.02, place, f"{middle:.2f}", va="center")
+    for place, (middle, rounds) in enumerate(zip(middles, shares, strict=True)):
+        axis.text(max(rounds) + 0.02, place, f"{middle:.2f}", va="center")
     axis.invert_yaxis()
     axis.axvline(1, color=OURS, lw=0.8, ls=":")
     axis.set_xlim(0, max(1.0, *map(max, shares)) * 1.12)

@@ -1,21 +1,20 @@
-"""Guided routing: the literal form, the split form and ours, forward and backward.
+"""What does guided routing cost as the paper writes it, split, and as ours, in time and memory?
 
     python benchmarks/routing.py --threads 1
 
-Time is measured side by side, memory in a process for each form: its peak beyond what it had before
-the first pass. All forms of the MLP agreement give the same values and gradients (tests/property).
+Each form runs forward and backward. Time is measured side by side, memory in a process for each
+form: its peak beyond what it had before the first pass. All forms of the MLP agreement give the
+same values and gradients (tests/property).
 """
 
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from memory import measure
-from race import CLOCKS, run_race, write_json
+from race import Table, add_race_options, measure_peak, run_race, write_json
 from untold.config import SeparatorConfig
 from untold.models.backbone import Widths
 from untold.models.routing import GuidedRouting, Routed, literal_routing, split_routing
@@ -62,51 +61,45 @@ FORMS: dict[str, tuple[Callable[..., Routed], str]] = {
 }
 
 
-def pass_once(name: str, shape: tuple[int, ...], *, run: bool) -> None:
-    """One pass of a form, in a process of its own; without `run` only what it starts from."""
+def pass_once(name: str, shape: tuple[int, ...]) -> None:
+    """One pass of a form."""
+    prepare_pass(name, shape).run(FORMS[name][0])
+
+
+def prepare_pass(name: str, shape: tuple[int, ...]) -> Inputs:
+    """What a pass starts from, with what torch itself sets up."""
     form, agreement = FORMS[name]
-    make_inputs((2, 3, 5, 16, 8), agreement).run(form)  # what torch itself sets up
-    inputs = make_inputs(shape, agreement)
-    if run:
-        inputs.run(form)
-
-
-def peak(name: str, shape: tuple[int, ...]) -> float:
-    """Megabytes that one pass of a form needs."""
-    return measure(_pass, name, shape).peak_mb - measure(_nothing, name, shape).peak_mb
-
-
-def _pass(name: str, shape: tuple[int, ...]) -> None:
-    pass_once(name, shape, run=True)
+    make_inputs((2, 3, 5, 16, 8), agreement).run(form)
+    return make_inputs(shape, agreement)
 
 
 def _nothing(name: str, shape: tuple[int, ...]) -> None:
-    pass_once(name, shape, run=False)
+    prepare_pass(name, shape)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
-    parser.add_argument("--json", type=Path, help="also write the measurements here")
+    add_race_options(parser, rounds=3)
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="so many, small ones first")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    races, memory = [], {}
-    for shape in SHAPES:
-        title = f"(B,T,I,d,d_c) = {shape}, {options.threads} thread(s)"
+    races, peaks = [], []
+    for shape in SHAPES[: options.shapes]:
+        title = f"Routing, (B, T, I, d, d_c) = {shape}, {options.threads} thread(s)"
         contenders = {
             name: _contender(form, make_inputs(shape, agreement))
             for name, (form, agreement) in FORMS.items()
         }
         work = {"positions": shape[0] * shape[1]}
         races.append(run_race(title, contenders, [None], work, options))
-        print(races[-1].table().replace("untold is", "ours, mlp, is"), flush=True)
+        print(races[-1].table(), flush=True)
         for name in FORMS:
-            memory[f"{shape} {name}"] = peak(name, shape)
-            print(f"{name:<34}{memory[f'{shape} {name}']:>14,.0f} MB", flush=True)
+            before, after = (measure_peak(run, name, shape) for run in (_nothing, pass_once))
+            peaks.append([f"{name}, {shape}", after.mb - before.mb])
+    table = Table("Memory that one pass of routing needs", ["form, shape", "MB"], peaks)
+    print(table.text())
     if options.json:
-        write_json(options.json, races, {"memory_mb": memory})
+        write_json(options.json, races, vars(options), [table])
 
 
 def _contender(form: Callable[..., Routed], inputs: Inputs) -> Callable[[None], None]:

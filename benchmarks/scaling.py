@@ -1,35 +1,45 @@
-"""Measures what a second thread and a second process are worth, in training and translating.
+"""What are a second thread and a second process worth, in training and in translating?
 
     python benchmarks/scaling.py                   # tiny and base
     python benchmarks/scaling.py --presets tiny
+    python benchmarks/scaling.py --busy 2          # beside two busy loops
 
 Efficiency is the speed of two over twice the speed of one: 1.00 is perfect, 0.50 means that the
 second one is of no use. Threads race within one process, in turns. Processes are two workers on one
 thread each: alone, one of them works; together, both do at the same time. Two training processes
-exchange their gradients after every update, as those of torchrun do. The machine must be quiet and
-have two cores; it is measured by the wall clock, since waiting is what costs.
+sum their gradients after every update, as those of torchrun do. The machine must be quiet and have
+two cores; it is measured by the wall clock, since waiting is what costs.
+
+With --busy, other processes want the cores all the time. OpenMP's own settings, such as
+GOMP_SPINCOUNT, are taken from the environment.
 """
 
 import argparse
+import json
 import os
 import socket
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
-from contenders import UntoldTraining, shape
-from machine import count_others
-from race import Race, Table, take_turns, write_json
-from searchers import SourceBatch, Untold
+from contenders import (
+    PRESETS,
+    SourceBatch,
+    Untold,
+    UntoldTraining,
+    shape,
+    small_workload,
+    training_batches,
+    untrained,
+)
+from race import Race, Table, Worker, count_others, take_turns, write_json
 from untold.inference.model import prepare
-from untold.models.build import build_model
-from workload import small_workload, training_batches
 
 VOCABULARY = 10_000
 SENTENCES = {"one sentence": 1, "16 sentences": 16}
@@ -39,8 +49,9 @@ ONE, TWO = "1", "2"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--presets", nargs="+", choices=["tiny", "small", "base"])
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["tiny", "base"])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--busy", type=int, default=0, help="loops that keep the cores busy")
     parser.add_argument("--json", type=Path, help="also write the measurements here")
     parser.add_argument("--worker", nargs=2, metavar=("PRESET", "JOB"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -49,17 +60,16 @@ def main() -> None:
         return
     if others := count_others():
         print(f"warning: {others} other processes run: a second thread or process has no core")
-    races, rows = [], []
-    for preset in options.presets or ["tiny", "base"]:
-        found = [
-            *race_threads(preset, options.rounds),
-            *race_processes(preset, options.rounds),
-        ]
-        for race in found:
-            rows.append(efficiency(race))
-            print("  ".join(map(str, rows[-1])), flush=True)
-        races += found
-    table = Table("Efficiency of two", ["what", "speed of two / one", "efficiency", "spread"], rows)
+    rows = []
+    with busy_loops(options.busy):
+        for preset in options.presets:
+            for races in (race_threads, race_processes):
+                for race in races(preset, options.rounds):
+                    rows.append(efficiency(race))
+                    print("  ".join(rows[-1]), flush=True)
+    beside = f", beside {options.busy} busy loops" if options.busy else ""
+    columns = ["what", "speed of two / one", "efficiency", "spread"]
+    table = Table(f"Efficiency of two{beside}", columns, rows)
     print(table.text())
     if options.json:
         write_json(options.json, [], vars(options), [table])
@@ -73,98 +83,96 @@ def efficiency(race: Race) -> list[str]:
     return [race.title, f"{middle:.2f}", f"{middle / 2:.2f}", spread]
 
 
-def jobs(preset: str) -> dict[str, Callable[[], object]]:
-    """Makes an update and two searches of a preset."""
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Processes that never wait for anything."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def make_jobs(preset: str) -> tuple[UntoldTraining, dict[str, Callable[[], object]]]:
+    """Makes an update and two searches of a preset, and what the update trains."""
     workload = small_workload(VOCABULARY)
     (batch,) = training_batches(workload, 1024, 1)
     training = UntoldTraining(shape(preset, 0.1), VOCABULARY, workload)
-    model = build_model(shape(preset, 0.0).model, (VOCABULARY, VOCABULARY), shared=True)
-    searcher, found = Untold(prepare(model), 4), {UPDATE: lambda: training.update(batch)}
+    searcher = Untold(prepare(untrained(shape(preset, 0.0), VOCABULARY)), 4)
+    jobs: dict[str, Callable[[], object]] = {UPDATE: lambda: training.update(batch)}
     for name, count in SENTENCES.items():
         source = SourceBatch([[*range(7, 21), 3]] * count, 15)
-        found[name] = lambda source=source: searcher.search(source)
-    return found
+        jobs[name] = lambda source=source: searcher.search(source)
+    return training, jobs
 
 
 def race_threads(preset: str, rounds: int) -> Iterator[Race]:
-    for name, job in jobs(preset).items():
+    """One thread against two, in this process."""
+    for name, job in make_jobs(preset)[1].items():
 
         def run(threads: int, job: Callable[[], object] = job) -> None:
             torch.set_num_threads(threads)
             job()
 
         contenders = {ONE: lambda _, run=run: run(1), TWO: lambda _, run=run: run(2)}
-        for contender in contenders.values():
-            contender(None)
-        seconds = take_turns(contenders, [None], rounds)
-        yield Race(f"2 threads, {preset}, {name}", seconds, {"gain": 1})
+        yield race_two(f"2 threads, {preset}, {name}", contenders, rounds, 1)
 
 
 def race_processes(preset: str, rounds: int) -> Iterator[Race]:
+    """One process against two, which do twice the work."""
     for name in (UPDATE, "16 sentences"):
-        with workers(preset, name) as both, worker(preset, name, {}) as alone:
-            contenders = {ONE: lambda _, a=alone: ask([a]), TWO: lambda _, b=both: ask(b)}
-            for contender in contenders.values():
-                contender(None)
-            seconds = take_turns(contenders, [None], rounds)
-        yield Race(f"2 processes, {preset}, {name}", seconds, {"gain": 2})
+        with ExitStack() as stack:
+            alone = stack.enter_context(start_worker(preset, name, {}))
+            both = [stack.enter_context(start_worker(preset, name, rank)) for rank in ranks()]
+
+            def work_together(_: object, both: list[Worker] = both) -> None:
+                for process in both:
+                    process.send()
+                for process in both:
+                    process.receive()
+
+            contenders = {ONE: lambda _, alone=alone: alone.ask(), TWO: work_together}
+            yield race_two(f"2 processes, {preset}, {name}", contenders, rounds, 2)
 
 
-@contextmanager
-def workers(preset: str, job: str) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Starts two processes of one group."""
+def race_two(
+    title: str, contenders: Mapping[str, Callable[[object], object]], rounds: int, gain: int
+) -> Race:
+    """Races one against two, which do `gain` times the work of one."""
+    for contender in contenders.values():
+        contender(None)
+    return Race(title, take_turns(contenders, [None], rounds), {"gain": gain})
+
+
+def ranks() -> list[dict[str, str]]:
+    """The environments of two processes of one group."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    with ExitStack() as stack:
-        ranks = [group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-        started = [stack.enter_context(worker(preset, job, rank)) for rank in ranks]
-        yield started
+    return [group | {"RANK": str(rank)} for rank in range(2)]
 
 
-@contextmanager
-def worker(preset: str, job: str, settings: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [sys.executable, __file__, "--worker", preset, job],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | dict(settings),
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def ask(processes: Sequence["subprocess.Popen[str]"]) -> None:
-    """Lets all work at the same time, and waits for the last one."""
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in processes:
-        assert process.stdout is not None
-        if not process.stdout.readline():
-            sys.exit("a worker died: see its message above")
+def start_worker(preset: str, job: str, rank: Mapping[str, str]) -> Worker:
+    """A process that does the job whenever it is asked to."""
+    command = [sys.executable, __file__, "--worker", preset, job]
+    return Worker(command, os.environ | {"OMP_NUM_THREADS": "1"} | dict(rank))
 
 
 def work(preset: str, name: str) -> None:
-    """Does a job whenever a line arrives; processes of one group exchange gradients."""
-    from untold.training.distributed import GradientBuckets, ProcessGroup
-
+    """Does a job whenever a line arrives; processes of one group sum their gradients."""
     torch.set_num_threads(1)
-    processes = ProcessGroup.init("cpu", 2.0)
-    job = jobs(preset)[name]
-    model = build_model(shape(preset, 0.0).model, (VOCABULARY, VOCABULARY), shared=True)
-    # As many numbers as those of the model that trains.
-    gradients = GradientBuckets(processes, model.parameters())
+    training, jobs = make_jobs(preset)
+    # As many numbers as the model has that trains.
+    gradients = torch.zeros(sum(p.numel() for p in training.model.parameters()))
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
     for _ in sys.stdin:
-        job()
-        if name == UPDATE:
-            gradients.finish()
-        print(time.monotonic(), flush=True)
+        jobs[name]()
+        if name == UPDATE and dist.is_initialized():
+            dist.all_reduce(gradients)
+        print(json.dumps(None), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Measures the server: how soon a reader sees something, and how much many clients get done.
+"""How soon does the server show something, and how much do many clients get done?
 
-    python benchmarks/serve.py runs/demo/model
+    python benchmarks/serve.py
 
 It starts `untold serve` on a free port of this machine and ends it again. One client watches a
 sentence of 15 words: the time to the first token, to the whole translation, and to the rest of one
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from race import Race, Table, write_json
+from untold.embedded import embedded_model
 from untold.lab.grammars.sampling import load_grammar
 
 WORDS = 15
@@ -36,7 +37,7 @@ RATIO = 2.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("model", type=Path, help="a model directory or run, such as runs/demo")
+    parser.add_argument("model", type=Path, nargs="?", default=embedded_model())
     parser.add_argument("--grammar", default="en-de", help="that the sentences come from")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=40, help="of each latency")
@@ -102,20 +103,20 @@ class Client:
         if b"content-length: " in head:
             length = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
             return status, await reader.readexactly(length), []
-        found, moments = b"", []
+        answer, moments = b"", []
         while size := int(await reader.readline(), 16):
-            found += await reader.readexactly(size)
+            answer += await reader.readexactly(size)
             moments.append(time.perf_counter())
             await reader.readline()
         await reader.readline()
-        return status, found, moments
+        return status, answer, moments
 
 
 async def measure_latencies(
     port: int, texts: Sequence[str], repeats: int
 ) -> dict[str, list[float]]:
     """Milliseconds of one client that is alone."""
-    client, found = Client(port), {name: [] for name in LIMITS}
+    client, latencies = Client(port), {name: [] for name in LIMITS}
     for number, text in enumerate(texts[: repeats + 1]):
         began = time.perf_counter()
         status, events, moments = await client.ask("/v1/stream", {"text": text})
@@ -130,8 +131,8 @@ async def measure_latencies(
         if number:  # the first one warms up
             whole, first = moments[-1] - began, moments[1] - began
             for name, seconds in zip(LIMITS, (first, whole, rest), strict=True):
-                found[name].append(1000 * seconds)
-    return found
+                latencies[name].append(1000 * seconds)
+    return latencies
 
 
 @dataclass
@@ -172,9 +173,9 @@ async def press(port: int, texts: Sequence[str], clients: int, seconds: float) -
 
 
 async def _ask_on(port: int, texts: Sequence[str], first: int, end: float, load: Load) -> None:
-    client, own = Client(port), cycle([*texts[first:], *texts[:first]])
+    client, turns = Client(port), cycle([*texts[first:], *texts[:first]])
     while (began := time.perf_counter()) < end:
-        status, _, _ = await client.ask("/v1/translate", {"texts": [next(own)]})
+        status, _, _ = await client.ask("/v1/translate", {"texts": [next(turns)]})
         if status == 200:
             load.done += 1
             load.waits.append(1000 * (time.perf_counter() - began))
@@ -185,8 +186,8 @@ async def _ask_on(port: int, texts: Sequence[str], first: int, end: float, load:
         client.streams[1].close()
 
 
-def latency_table(found: dict[str, list[float]]) -> Table:
-    rows = [[name, *_percentiles(each), LIMITS[name]] for name, each in found.items()]
+def latency_table(latencies: dict[str, list[float]]) -> Table:
+    rows = [[name, *_percentiles(times), LIMITS[name]] for name, times in latencies.items()]
     columns = ["milliseconds of", "p50", "p95", "p50 at most, quiet"]
     return Table("One client that watches a sentence of 15 words", columns, rows)
 

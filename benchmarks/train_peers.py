@@ -1,44 +1,94 @@
-"""Races the training of other toolkits against ours: real updates on the same batches, in turns.
+"""How fast do other toolkits train? Real updates on the same batches, in turns with ours.
 
-    python benchmarks/peer_environments.py        # once: an environment for each toolkit
+    python benchmarks/train_peers.py --build            # once: an environment for each toolkit
+    python benchmarks/train_peers.py --build joeynmt    # this one, anew
     python benchmarks/train_peers.py --preset tiny
     python benchmarks/train_peers.py --preset base --malloc raised
 
-Each toolkit runs in a process of its own, in its own environment, on one thread: its own model of
-the same shape, its own loss, clipping and Adam (benchmarks/peers/). This process tells them whose
-turn it is, so that no two work at the same time; the seconds are those of each one's processor.
-What differs: Marian norms after the sublayers, the others before, and only Marian's two forms and
-ours fuse Adam, since the others have no such option.
+Each toolkit runs in a process of its own, in its own environment (build/peers/NAME), on one thread:
+its own model of the same shape, its own loss, clipping and Adam (benchmarks/peers/). This process
+tells them whose turn it is, so that no two work at the same time; the seconds are those of each
+one's processor. What differs: Marian norms after the sublayers, the others before, and only
+Marian's two forms and ours fuse Adam, since the others have no such option.
+
+All environments get the same torch as this project. Where a toolkit's own requirements forbid it,
+it is installed without them and its other requirements are named here. A toolkit that cannot be
+installed is reported with pip's last line, and the others are built all the same.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contenders import BETAS, CLIP, EPSILON, RATE, SMOOTHING, shape
-from peer_environments import ENVIRONMENTS, environment_python
-from race import Race, write_json
+from contenders import (
+    BETAS,
+    CLIP,
+    EPSILON,
+    PRESETS,
+    RATE,
+    SMOOTHING,
+    add_text_options,
+    read_workload,
+    shape,
+    training_batches,
+)
+from race import Race, Worker, WorkerFailed, write_json
 from untold.corpus.batching import Batch
-from workload import read_workload, training_batches
 
 HERE = Path(__file__).parent
 OURS = "untold"
+FOLDER = Path(__file__).parents[1] / "build" / "peers"
+TORCH = "torch==2.13.0"  # by this exact name the index gives the build for processors alone
+# The environment of each toolkit; Marian with and without the Trainer share one.
+ENVIRONMENTS = {
+    "marian": "marian",
+    "trainer": "marian",
+    "joeynmt": "joeynmt",
+    "sockeye": "sockeye",
+    "eole": "eole",
+    "opennmt": "opennmt",
+}
+# What is installed after torch, a command each.
+STEPS: dict[str, list[list[str]]] = {
+    "marian": [["transformers==5.22.2", "accelerate==1.15.0"]],
+    "joeynmt": [["joeynmt==2.3.0", "importlib_metadata"]],
+    # Sockeye 3 asks for torch 1; of the versions that do not, the last one needs MXNet.
+    "sockeye": [
+        ["--no-deps", "sockeye==3.1.34"],
+        ["numpy<2", "pyyaml", "sacrebleu", "portalocker"],
+    ],
+    "eole": [["eole==0.6.4"]],
+    # OpenNMT-py 3.5 asks for torch before 2.3.
+    "opennmt": [
+        ["--no-deps", "OpenNMT-py==3.5.1"],
+        ["numpy", "configargparse", "pyyaml", "sacrebleu", "sentencepiece", "subword-nmt"],
+        ["ctranslate2>=4", "flask", "waitress", "pyonmttok", "rapidfuzz", "six", "spacy"],
+        ["fasttext-wheel", "pyahocorasick", "tensorboard"],
+    ],
+}
 RAISED = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
-WARM_UP = 2  # rounds that do not count
+WARM_UP = 1  # rounds that do not count, after the first update
 
 
 def main() -> None:
     options = _options()
+    if options.build is not None:
+        names = options.build or list(STEPS)
+        if unknown := sorted(set(names) - set(STEPS)):
+            sys.exit(f"{unknown[0]}: there is no such toolkit: choose of {', '.join(STEPS)}")
+        failed = [name for name in names if not build(name, anew=bool(options.build))]
+        sys.exit(1 if failed else 0)
     batches = training_batches(read_workload(options), options.batch_tokens, options.batches)
     title = (
         f"Training, {options.preset}, 1 thread, batches of {options.batch_tokens} tokens, "
@@ -50,13 +100,14 @@ def main() -> None:
         workers, absent = {}, {}
         for toolkit in options.toolkits or [OURS, *ENVIRONMENTS]:
             try:
-                worker = stack.enter_context(Worker(toolkit, path, options.malloc))
-            except ToolkitMissing as error:
+                name, worker = start(toolkit, path, options.malloc, stack)
+            except WorkerFailed as error:
                 absent[toolkit] = str(error)
                 print(f"{toolkit} does not take part: {error}", flush=True)
                 continue
-            print(f"{toolkit}: {worker.version}, {worker.parameters:,} parameters", flush=True)
-            workers[worker.version] = worker
+            workers[name] = worker
+        if not workers:
+            sys.exit("no toolkit takes part")
         race = run(title, workers, batches, options.rounds)
     print(race.table())
     if options.json:
@@ -65,11 +116,9 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--source", type=Path, help="plain text, .gz or not; else the grammar's")
-    parser.add_argument("--target", type=Path, help="its translation, line by line")
-    parser.add_argument("--pairs", type=int, default=20_000, help="at most so many are read")
-    parser.add_argument("--vocabulary", type=int, default=10_000, help="rows of the embedding")
-    parser.add_argument("--preset", choices=["tiny", "small", "base"], default="tiny")
+    parser.add_argument("--build", nargs="*", metavar="NAME", help=f"of {', '.join(STEPS)} [all]")
+    add_text_options(parser)
+    parser.add_argument("--preset", choices=PRESETS, default="tiny")
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--batches", type=int, default=4, help="updates of each toolkit a round")
     parser.add_argument("--rounds", type=int, default=7)
@@ -81,7 +130,7 @@ def _options() -> argparse.Namespace:
 
 
 def write_batches(path: Path, options: argparse.Namespace, batches: list[Batch]) -> None:
-    """Writes what worker.py reads."""
+    """Writes what peers/worker.py reads."""
     model = shape(options.preset, options.dropout).model
     common: dict[str, Any] = {
         name: getattr(model, name)
@@ -101,65 +150,24 @@ def write_batches(path: Path, options: argparse.Namespace, batches: list[Batch])
     np.savez(path, **arrays)
 
 
-class ToolkitMissing(Exception):
-    """A toolkit is not installed, or cannot make an update: the message says why."""
+def start(toolkit: str, batches: Path, malloc: str, stack: ExitStack) -> tuple[str, Worker]:
+    """Starts a toolkit, which makes an update whenever it is asked to; returns its version, too."""
+    python = sys.executable if toolkit == OURS else environment_python(toolkit)
+    if not Path(python).exists():
+        raise WorkerFailed("it is not installed: run python benchmarks/train_peers.py --build")
+    command = [python, str(HERE / "peers" / "worker.py"), toolkit, str(batches)]
+    with ExitStack() as failing:
+        environment = worker_environment(malloc, ours=toolkit == OURS)
+        worker = failing.enter_context(Worker(command, environment))
+        hello = worker.receive()
+        worker.ask()  # a toolkit that starts may still fail at its first update
+        stack.push(failing.pop_all())
+    print(f"{toolkit}: {hello['version']}, {hello['parameters']:,} parameters", flush=True)
+    return hello["version"], worker
 
 
-@dataclass
-class Worker:
-    """A toolkit in a process of its own, which makes updates on demand."""
-
-    toolkit: str
-    batches: Path
-    malloc: str
-
-    def __enter__(self) -> "Worker":
-        python = sys.executable if self.toolkit == OURS else environment_python(self.toolkit)
-        if not Path(python).exists():
-            raise ToolkitMissing("it is not installed: run python benchmarks/peer_environments.py")
-        self._errors = tempfile.TemporaryFile("w+")
-        self._process = subprocess.Popen(
-            [python, str(HERE / "peers" / "worker.py"), self.toolkit, str(self.batches)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=_environment(self.malloc, ours=self.toolkit == OURS),
-        )
-        try:
-            hello = self._answer()
-            self.version, self.parameters = hello["version"], hello["parameters"]
-            self.update()  # a toolkit that starts may still fail at its first update
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                stream.close()
-
-    def update(self) -> float:
-        """Makes one update, and returns the processor's seconds."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self._answer()["seconds"])
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        if line := self._process.stdout.readline():
-            return json.loads(line)
-        self._process.wait()
-        self._errors.seek(0)
-        reasons = [line for line in self._errors.read().split("\n") if line.strip()]
-        raise ToolkitMissing(reasons[-1].strip() if reasons else "it ended without a word")
-
-
-def _environment(malloc: str, *, ours: bool) -> dict[str, str]:
+def worker_environment(malloc: str, *, ours: bool) -> dict[str, str]:
+    """The variables of a toolkit's process."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
     own = environment.pop("PYTHONPATH", "")
     if ours:
@@ -172,19 +180,43 @@ def run(title: str, workers: Mapping[str, Worker], batches: list[Batch], rounds:
     """Lets the toolkits take turns, update by update, in a rotating order."""
     names = list(workers)
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for worker in workers.values():  # __enter__ made one update: the next round begins at batch 0
+    for worker in workers.values():  # `start` made one update: the next round begins at batch 0
         for _ in range(len(batches) - 1):
-            worker.update()
-    for number in range(WARM_UP - 1 + rounds):
+            worker.ask()
+    for number in range(WARM_UP + rounds):
         spent = dict.fromkeys(names, 0.0)
         for place in range(len(batches)):
             turn = (number + place) % len(names)
             for name in names[turn:] + names[:turn]:
-                spent[name] += workers[name].update()
-        if number >= WARM_UP - 1:
+                spent[name] += workers[name].ask()["seconds"]
+        if number >= WARM_UP:
             for name in names:
                 seconds[name].append(spent[name])
     return Race(title, seconds, {"target tokens": sum(batch.target_tokens for batch in batches)})
+
+
+def environment_python(toolkit: str) -> str:
+    """The interpreter of a toolkit's environment."""
+    return str(FOLDER / ENVIRONMENTS[toolkit] / "bin" / "python")
+
+
+def build(name: str, *, anew: bool) -> bool:
+    """Makes an environment; a broken one is removed again, so that it never takes part."""
+    folder = FOLDER / name
+    if folder.exists() and not anew:
+        print(f"{name}: exists already")
+        return True
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    for step in [[TORCH], *STEPS[name]]:
+        command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *step]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode:
+            shutil.rmtree(folder)
+            print(f"{name}: {' '.join(step)}: {run.stderr.strip().rpartition(chr(10))[2]}")
+            return False
+    print(f"{name}: built")
+    return True
 
 
 if __name__ == "__main__":

@@ -2,13 +2,11 @@
 
     python worker.py TOOLKIT BATCHES.npz
 
-It imports update_TOOLKIT.py, which must have a function `start(shape, batches)` that returns a
-callable: one real update on the batch of the given number. For each line on standard input it makes
-one update on the next batch, and answers with the processor's seconds and the loss as JSON. The
-first answer tells the version and the parameters. Whatever a toolkit prints goes to standard error.
+For each line on standard input it makes one update (toolkits.py) on the next batch, and answers
+with the processor's seconds and the loss as JSON. The first answer tells the version and the
+parameters. Whatever a toolkit prints goes to standard error.
 """
 
-import importlib
 import json
 import os
 import sys
@@ -19,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-
-PAD, UNK, BOS, EOS = 0, 1, 2, 3  # of all ids in the batches
+from toolkits import TOOLKITS
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,13 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     shape, batches = read_batches(Path(path))
-    module = importlib.import_module(f"update_{toolkit}")
-    update = module.start(shape, batches)
+    version, model, update = TOOLKITS[toolkit](shape, batches)
 
     def answer(value):
         answers.write(json.dumps(value) + "\n")
         answers.flush()
 
-    answer({"version": module.version(), "parameters": getattr(update, "parameters", None)})
+    answer({"version": version, "parameters": sum(p.numel() for p in model.parameters())})
     for number, _ in enumerate(sys.stdin):
         began = time.process_time()
         loss = update(number % len(batches))

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import guard
-from guard import REFERENCE, TOLERANCE, find_losses, measure
-from kernels import KERNELS
+from guard import KERNELS, REFERENCE, TOLERANCE, find_losses, measure
 from race import RESULTS, read_json
 
 

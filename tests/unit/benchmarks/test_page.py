@@ -48,18 +48,17 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_table_stands_at_its_markers_and_all_others_at_theirs(results):
-    page = with_results(
-        f"# Title\n\n{PAIR.format('one')}\n\ntext\n\n{PAIR.format('others')}\n", results
-    )
-    own, others = page.split("text")
-    assert "stale" not in page
-    assert "| other | 40.0 | 2.50 x (2.00 to 3.00) |" in own
-    assert "Not taking part: slow (it is not installed)." in own
-    assert "| other | 40.0 | 0.42 x (0.33 to 0.50) |" in others
-    assert "| all | 0.5 |" in others
-    assert re.findall(r"results/(\w+)\.json", page) == ["one", "three", "two"]
+def test_a_table_stands_at_its_markers_and_other_files_are_named(results):
+    markers = f"{PAIR.format('one')}\n\n{PAIR.format('two')}\n\n{PAIR.format('three')}"
+    page = with_results(f"# Title\n\n{markers}\n\nOthers: {PAIR.format('others')}\n", results)
+    assert "stale" not in page and "None" in page
+    assert "| other | 40.0 | 2.50 x (2.00 to 3.00) |" in page
+    assert "Not taking part: slow (it is not installed)." in page
+    assert "| other | 40.0 | 0.42 x (0.33 to 0.50) |" in page
+    assert "| all | 0.5 |" in page
     assert with_results(page, results) == page, "it changes nothing a second time"
+    named = with_results(f"{PAIR.format('two')}\n{PAIR.format('others')}", results).split("end")[1]
+    assert re.findall(r"results/(\w+)\.json", named) == ["one", "three"]
 
 
 def test_a_number_that_was_changed_by_hand_is_noticed(results):

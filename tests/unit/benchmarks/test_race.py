@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import machine
-from race import Race, Table, read_json, write_json
+from race import Race, Table, describe_conditions, read_json, write_json
 
 RACE = Race("a title", {"untold": [1.0, 2.0, 4.0], "other": [2.0, 3.0, 4.0]}, {"tokens": 10})
 TABLE = Table("limits", ["part", "share"], [["linear", 0.5], ["other", 12345.0]])
@@ -53,7 +52,7 @@ def test_a_machine_is_described_by_its_own_files(tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = machine.describe_conditions(tmp_path)["machine"]
+    found = describe_conditions(tmp_path)["machine"]
     assert found["processor"] == "Fast 9000"
     assert found["governor"] == "performance"
     assert found["caches"] == {"L1 data": "32K"}

@@ -2,14 +2,15 @@
 
 import sys
 from argparse import Namespace
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-import peer_environments
 import train_peers
+from race import WorkerFailed
 from toys import toy_batch
-from train_peers import ToolkitMissing, Worker, run, write_batches
+from train_peers import run, start, worker_environment, write_batches
 
 PEERS = Path(train_peers.__file__).parent / "peers"
 
@@ -27,8 +28,9 @@ def file(tmp_path_factory, batches):
 
 
 def test_our_own_updates_are_made_in_turns(file, batches):
-    with Worker("untold", file, "default") as worker:
-        assert worker.version.startswith("untold ") and worker.parameters > 500_000
+    with ExitStack() as stack:
+        version, worker = start("untold", file, "default", stack)
+        assert version.startswith("untold ")
         race = run("title", {"untold": worker}, batches, rounds=2)
     assert len(race.seconds["untold"]) == 2 and min(race.seconds["untold"]) > 0
     assert race.work == {"target tokens": sum(batch.target_tokens for batch in batches)}
@@ -36,25 +38,27 @@ def test_our_own_updates_are_made_in_turns(file, batches):
 
 def test_a_toolkit_that_cannot_be_imported_says_so(file, monkeypatch):
     monkeypatch.setattr(train_peers, "environment_python", lambda _: sys.executable)
-    with pytest.raises(ToolkitMissing, match=r"No module named 'update_nothing'"):
-        Worker("nothing", file, "default").__enter__()
+    with ExitStack() as stack, pytest.raises(WorkerFailed, match="No module named 'joeynmt'"):
+        start("joeynmt", file, "default", stack)
 
 
 def test_a_toolkit_without_an_environment_says_how_to_build_it(file, monkeypatch, tmp_path):
-    monkeypatch.setattr(peer_environments, "FOLDER", tmp_path)
-    with pytest.raises(ToolkitMissing, match=r"peer_environments\.py"):
-        Worker("joeynmt", file, "default").__enter__()
+    monkeypatch.setattr(train_peers, "FOLDER", tmp_path)
+    with ExitStack() as stack, pytest.raises(WorkerFailed, match=r"train_peers\.py --build"):
+        start("joeynmt", file, "default", stack)
 
 
-def test_every_toolkit_has_an_update_and_an_environment():
-    toolkits = {path.stem.removeprefix("update_") for path in PEERS.glob("update_*.py")}
-    assert toolkits == {train_peers.OURS, *peer_environments.ENVIRONMENTS}
-    assert set(peer_environments.ENVIRONMENTS.values()) == set(peer_environments.STEPS)
+def test_every_toolkit_has_an_update_and_an_environment(monkeypatch):
+    monkeypatch.syspath_prepend(PEERS)
+    from toolkits import TOOLKITS
+
+    assert set(TOOLKITS) == {train_peers.OURS, *train_peers.ENVIRONMENTS}
+    assert set(train_peers.ENVIRONMENTS.values()) == set(train_peers.STEPS)
 
 
 def test_only_raised_thresholds_reach_the_toolkits(monkeypatch):
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
-    default, raised = (train_peers._environment(each, ours=False) for each in ("default", "raised"))
+    default, raised = (worker_environment(malloc, ours=False) for malloc in ("default", "raised"))
     assert not [name for name in default if name.startswith("MALLOC_")]
     assert train_peers.RAISED.items() <= raised.items()
     assert "PYTHONPATH" not in default
