@@ -40,7 +40,12 @@ from untold.translator import Translation, Translator
 
 SEED = 11  # of sentences that the embedded model was not trained on, but for short ones
 FIGURES = ("auc", "accuracy", "accuracy_off_rule", "flips", "redundant_auc")
-SEARCHES = ["", "length_penalty=2", "coverage_penalty=0.3"]
+SEARCHES = [
+    "",
+    "length_penalty=2",
+    "coverage_penalty=0.3",
+    "coverage_penalty=0.3, coverage_source=past",
+]
 
 
 def main() -> None:

@@ -17,8 +17,9 @@ from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import app
 from untold.config import DecodeConfig, ModelConfig, TrainConfig
 from untold.corpus.batching import collate, pad_rows
-from untold.corpus.vocabulary import SENTENCEPIECE_IDS
-from untold.decoding import Sentences, search
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS
+from untold.decoding.beam_search import search
+from untold.decoding.hypotheses import Sentences
 from untold.models.build import build_model, build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import TrainedModel, save_model

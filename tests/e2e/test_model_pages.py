@@ -35,7 +35,6 @@ SMALLER = {
     "examples/finetune_with_trainer.py": ("--steps", "1", "--batch", "2"),
 }
 TESTED = 25  # lines of a test set
-EMBEDDED = str(ROOT / "src" / "untold" / "embedded" / "en-de")
 
 
 def blocks(page):
@@ -60,8 +59,6 @@ def commands(text):
 def smaller(words):
     """The same command with numbers that cost less time."""
     changes, made = SMALLER.get(words[0], ()), list(words)
-    if words[0] == "benchmarks/onnx_agreement.py":  # one that has learnt to end a translation
-        return [EMBEDDED if word == "MODEL" else word for word in words]
     if "--alignments" in words:  # nothing is translated
         return made
     for option, value in zip(changes[::2], changes[1::2], strict=True):
