@@ -24,7 +24,7 @@ test: $(DEV_INSTALLED)  ## before a push: what is not marked slow (5 minutes on 
 	$(PYTEST) -m "not slow"
 
 test-all: $(DEV_INSTALLED) browser  ## adds what is slow, with shapes checked and more examples (20 minutes)
-	UNTOLD_TYPECHECK=1 HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow or property"
+	UNTOLD_TYPECHECK=1 HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow or hypothesis"
 
 check: $(DEV_INSTALLED) check-web  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .

@@ -437,7 +437,6 @@ VALUES = st.recursive(
 ROUTES = ("/v1/translate", "/v1/explain", "/v1/check", "/v1/stream", "/translate")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(ROUTES), st.dictionaries(FIELDS, VALUES, max_size=4) | VALUES)
 def test_no_json_is_an_error_of_the_server(server: Served, path: str, body: Any) -> None:
     content = json.dumps(body).encode()

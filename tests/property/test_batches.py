@@ -30,7 +30,6 @@ def batches_of(plan):
 
 
 @pytest.mark.parametrize("plan", [plan_epoch, plan_epoch_by_target])
-@settings(deadline=None)
 @given(LENGTHS, st.integers(1, 200), st.integers(0, 2**40), st.integers(0, 99), st.booleans())
 def test_each_pair_exactly_once_and_within_the_limit(plan, pairs, limit, seed, epoch, shuffle):
     store = Lengths(pairs)
@@ -42,7 +41,6 @@ def test_each_pair_exactly_once_and_within_the_limit(plan, pairs, limit, seed, e
             assert len(batch) == 1 or len(batch) * longest <= limit
 
 
-@settings(deadline=None)
 @given(LENGTHS, st.integers(1, 200), st.integers(0, 2**40), st.integers(0, 99))
 def test_seed_and_epoch_determine_the_order(pairs, limit, seed, epoch):
     once, again = (batches_of(plan_epoch(Lengths(pairs), limit, seed, epoch)) for _ in range(2))
@@ -59,7 +57,6 @@ def test_epochs_and_seeds_differ(count, seed, epoch):
     assert orders[0] != orders[2]
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.lists(
         st.tuples(*[st.lists(st.integers(4, 99), max_size=9)] * 2),
@@ -81,7 +78,6 @@ def test_collate_can_be_undone(pairs):
     assert batch.target_tokens == sum(len(target) + 1 for _, target in pairs)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), max_size=50), st.integers(1, 150))
 def test_plan_by_length_partitions_within_its_limit(lengths, limit):
     batches = plan_by_length(lengths, limit)

@@ -81,7 +81,6 @@ class Tags(HTMLParser):
         self._inside = False
 
 
-@settings(max_examples=40, deadline=None)
 @given(TEXTS, TEXTS)
 @example(HOSTILE, HOSTILE[::-1])
 def test_a_page_is_harmless(source: str, target: str):
@@ -93,7 +92,6 @@ def test_a_page_is_harmless(source: str, target: str):
     assert not FORBIDDEN.search(sentence["source"]["text"])  # what the page shows is visible
 
 
-@settings(max_examples=40, deadline=None)
 @given(TEXTS, TEXTS)
 @example(HOSTILE, HOSTILE[::-1])
 def test_json_has_the_texts_as_they_are(source: str, target: str):

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from untold.config import CorpusConfig
@@ -33,7 +33,6 @@ def joined(lines, end="\n"):
     return "".join(line + end for line in lines).encode()
 
 
-@settings(max_examples=60, deadline=None)
 @example(given_pairs=HOSTILE, end="\n", packed=False)
 @given(given_pairs=pairs, end=st.sampled_from(["\n", "\r\n"]), packed=st.booleans())
 def test_parallel_files_round_trip(given_pairs, end, packed):
@@ -60,7 +59,6 @@ def test_the_control_misaligns():
         assert len(list(read_lines(path))) == len(HOSTILE)
 
 
-@settings(max_examples=60, deadline=None)
 @example(given_pairs=HOSTILE)
 @given(given_pairs=pairs)
 def test_tables_round_trip(given_pairs):
@@ -77,7 +75,6 @@ def test_tables_round_trip(given_pairs):
     assert read(write, CorpusConfig(path="t.tsv")) == flat
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_read_or_placed(data):
     with tempfile.TemporaryDirectory() as directory:
@@ -94,7 +91,6 @@ def test_any_bytes_are_read_or_placed(data):
             assert lines == [line.removesuffix(b"\r").decode() for line in expected]
 
 
-@settings(max_examples=60, deadline=None)
 @given(lines=st.lists(line, min_size=1, max_size=30), where=st.floats(0.0, 1.0, exclude_max=True))
 def test_no_cut_of_a_gz_goes_unseen(lines, where):
     whole = gzip.compress(joined(lines))

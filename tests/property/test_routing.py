@@ -171,7 +171,6 @@ def test_a_problem_larger_than_one_tile_is_the_paper_s_too(name):
     width=st.integers(1, 9),
     tile=st.integers(1, 900),
 )
-@settings(deadline=None)
 def test_tiles_cover_every_pair_once_and_fit(rows, steps, length, width, tile):
     covered = torch.zeros(rows, steps)
     with patch.object(layers, "_TILE", tile):
@@ -289,7 +288,6 @@ def test_one_iteration_is_uniform_and_unguided(name, shape):
     assert torch.equal(first.capsules, routed.capsules)
 
 
-@settings(deadline=None)
 @given(exponent=st.integers(-30, 17), width=st.integers(1, 7))
 def test_squash_keeps_the_direction_and_is_finite_at_any_length(exponent, width):
     s = (waves(3, width, start=0.7).float() * 10.0**exponent).requires_grad_()

@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toys import BOS, EOS, PAD, UNK
@@ -22,7 +22,6 @@ def tokenizer(kind, byte_fallback=False):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
-@settings(deadline=None, max_examples=100)
 @given(text=st.text(LETTERS, max_size=30))
 def test_known_characters_make_a_round_trip(kind, text):
     (ids,) = tokenizer(kind).encode([text])
@@ -39,7 +38,6 @@ def test_pieces_and_ids_are_the_same_thing(byte_fallback):
     assert tokenizer("bpe").ids(["no such piece"]) == [UNK]
 
 
-@settings(deadline=None, max_examples=100)
 @given(text=st.text(LETTERS, max_size=30), seed=st.integers(0, 2**63), p=st.floats(0, 0.99))
 def test_dropout_cuts_the_same_text(text, seed, p):
     (ids,) = tokenizer("bpe").encode_sampled([text], p, seed)
@@ -47,7 +45,6 @@ def test_dropout_cuts_the_same_text(text, seed, p):
     assert ids == tokenizer("bpe").encode_sampled([text], p, seed)[0]
 
 
-@settings(deadline=None, max_examples=50)
 @given(text=st.text(max_size=30))
 def test_without_dropout_any_text_is_cut_as_by_sentencepiece(text):
     for byte_fallback in (False, True):
@@ -55,7 +52,6 @@ def test_without_dropout_any_text_is_cut_as_by_sentencepiece(text):
         assert cutter.encode_sampled([text], 0.0, 1) == cutter.encode([text])
 
 
-@settings(deadline=None, max_examples=100)
 @given(text=st.text(max_size=30) | st.sampled_from(["</s>", "<s>", "<pad>"]).map(lambda t: t * 2))
 def test_any_text_with_bytes_makes_a_round_trip_without_control_tokens(text):
     (ids,) = tokenizer("bpe", True).encode([text])

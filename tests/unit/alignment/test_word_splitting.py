@@ -4,7 +4,7 @@ import importlib.util
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.alignment.aligners import refuse_unsegmented, splitter
@@ -30,7 +30,6 @@ def test_characters_of_unspaced_scripts_are_words() -> None:
     assert " ".join(found) == "我 爱 BERT 模 型 2 号 。"
 
 
-@settings(deadline=None)  # jieba reads its dictionary at the first word
 @given(st.text(max_size=40))
 def test_no_word_is_empty_or_has_a_blank_and_no_letter_is_lost(text: str) -> None:
     for way in WAYS:

@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.checking.segments import Segment
@@ -118,7 +118,6 @@ def test_another_layout_and_a_missing_file_are_named(path):
         read_baseline(path)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.text(), st.text(), st.text(st.characters(exclude_characters="\0/")))
 def test_any_text_is_known_again(tmp_path_factory, source, target, name):
     path = tmp_path_factory.getbasetemp() / "any.json"

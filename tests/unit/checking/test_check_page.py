@@ -4,7 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
@@ -77,7 +77,6 @@ def test_the_data_has_what_is_shown():
     assert Reader(page()).data == {"summary": "all", "places": []}
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(), st.text(TEXTS), st.text())
 @example(TEXTS + "<!--data-->", TEXTS[::-1], TEXTS)
 def test_a_page_is_harmless(source, target, name):

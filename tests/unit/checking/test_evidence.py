@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -45,7 +45,6 @@ def fields(draw: st.DrawFn) -> tuple[Any, ...]:
     )
 
 
-@settings(deadline=None)
 @given(fields(), st.lists(st.floats(-1e9, 1e9), max_size=6))
 def test_evidence_is_finite_for_any_account(fields: tuple[Any, ...], odds: list[float]) -> None:
     account = PairAccount(*fields)

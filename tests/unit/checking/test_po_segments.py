@@ -2,7 +2,7 @@
 
 import polib
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from translation_files import read, texts
@@ -108,7 +108,6 @@ def test_the_only_plural_form_translates_the_plural(tmp_path):
 STRINGS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=30)
 
 
-@settings(max_examples=50)
 @given(entries=st.lists(st.tuples(STRINGS, STRINGS), min_size=1, max_size=5))
 def test_what_polib_writes_is_read_and_stands_on_its_line(tmp_path_factory, entries):
     catalogue = polib.POFile(wrapwidth=20)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toys import toy_trained, write_corpus
@@ -125,7 +125,6 @@ def best_f1(learnt: list[tuple[int, bool]]) -> float:
     return max(thresholds, key=f1)
 
 
-@settings(deadline=None)
 @given(CASES)
 def test_f1_is_that_of_the_other_halfs_best_threshold(
     drawn: list[list[tuple[int, bool, bool]]],
@@ -193,7 +192,6 @@ def pairs(draw: st.DrawFn) -> tuple[str, str, frozenset[tuple[int, int]]]:
     return " ".join(f"w{i}" for i in range(size)), target, drawn
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(pairs(), max_size=4), st.integers(0, 99))
 def test_only_words_whose_links_are_all_deleted_are_omitted(
     drawn: list[tuple[str, str, frozenset[tuple[int, int]]]], seed: int

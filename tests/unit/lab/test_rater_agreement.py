@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.lab.human_evaluation import RaterFile, Rating, measure_agreement, ordinal_alpha
@@ -47,14 +47,12 @@ def test_the_published_example():
     assert ordinal_alpha(published_units()) == pytest.approx(0.815, abs=5e-4)
 
 
-@settings(deadline=None)
 @given(UNITS)
 def test_alpha_is_that_of_the_definition(units):
     expected = brute_force(units)
     assert ordinal_alpha(units) == (None if expected is None else pytest.approx(expected))
 
 
-@settings(deadline=None)
 @given(UNITS)
 def test_alpha_depends_on_the_order_of_grades_alone(units):
     stretched = [[{1: -7, 2: 0, 3: 1, 4: 50, 5: 51}[grade] for grade in unit] for unit in units]

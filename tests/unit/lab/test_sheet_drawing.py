@@ -4,7 +4,7 @@ import string
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.errors import UntoldError
@@ -24,7 +24,6 @@ def texts(count, systems=("gdr", "plain", "rnmt"), reference=False):
     return SheetTexts(source, outputs, [f"gold {n}" for n in range(count)] if reference else None)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 5), st.integers(0, 2**63 - 1))
 def test_every_drawn_source_has_each_system_once(count, number, systems, seed):
     names = [f"system {n}" for n in range(systems)]

@@ -11,7 +11,7 @@ import random
 
 import pytest
 import sacrebleu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.errors import UntoldError
@@ -66,7 +66,6 @@ def corpora(draw):
 
 
 @given(corpora(), st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_any_corpus_has_the_score_of_the_definition(corpus, lowercase):
     hypotheses, references = corpus
     expected = slow_multi_bleu(hypotheses, references, lowercase=lowercase)

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.models.translation_table import draw_words
 
 
-@settings(deadline=None)
 @given(
     size=st.integers(1, 40),
     words=st.lists(st.integers(0, 39), max_size=12),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toys import toy_trained, write_corpus
@@ -98,7 +98,6 @@ def test_words_are_rarer_in_a_text_with_less_damage() -> None:
     assert CALIBRATION.words(CALIBRATION.added, row, 0.2) == pytest.approx(same)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.integers(0, 2**32),
     st.integers(4, 300),

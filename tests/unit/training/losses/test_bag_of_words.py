@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -40,7 +40,6 @@ def contents(words):
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(deadline=None)
 @given(
     sentences=st.lists(st.lists(st.integers(4, V - 1), max_size=7), min_size=1, max_size=4),
 )

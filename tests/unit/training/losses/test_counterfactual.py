@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toys import BOS, EOS, PAD, collate
@@ -36,7 +36,6 @@ def rows_of(cut, lengths):
         yield k, whole, left, gap
 
 
-@settings(deadline=None)
 @given(lengths=LENGTHS, seed=SEEDS)
 def test_exactly_one_span_is_deleted_and_never_at_the_end(lengths, seed):
     cut = cut_of(lengths, seed)
@@ -55,7 +54,6 @@ def test_exactly_one_span_is_deleted_and_never_at_the_end(lengths, seed):
         assert bool((cut.words.labels[k, ~real] == PAD).all())
 
 
-@settings(deadline=None)
 @given(lengths=LENGTHS, seed=SEEDS)
 def test_a_state_is_after_the_gap_when_it_has_read_a_word_beyond_it(lengths, seed):
     cut = cut_of(lengths, seed)
@@ -68,7 +66,6 @@ def test_a_state_is_after_the_gap_when_it_has_read_a_word_beyond_it(lengths, see
 
 
 @pytest.mark.parametrize("window", ["causal", "paper", "strict"])
-@settings(deadline=None, max_examples=40)
 @given(lengths=LENGTHS, seed=SEEDS)
 def test_the_past_is_what_was_read_and_the_future_all_the_rest(window, lengths, seed):
     cut = cut_of(lengths, seed)
