@@ -29,12 +29,24 @@ FAST_CASES = {
     "export/test_ctranslate2_export.py": r"plain|refuse|wrong",
     "test_items.py::test_an_item_is_made": r"\[(figure4|table3|separation)\]",
 }
+# Of the families of Hugging Face models Marian and T5 are always tried, and all of them by these.
+FAMILIES = re.compile(
+    r"[\[-](marian, two vocabularies|bart|t5 v1.1|mbart|mbart50|m2m100|nllb)[\]-]"
+)
+WITH_FAMILIES = ("unit/huggingface/", "conformance/test_huggingface.py")
+ALL_FAMILIES = (
+    "test_huggingface_tokenizer.py",
+    "test_before_training_its_logits_are_those",
+    "test_greedy_search_is_that_of_generate",
+)
 
 
 def is_slow(node_id: str) -> bool:
     """Says if a test is left out of `make test`; ids begin with `tests/`."""
     if any(part in node_id for part in SLOW):
         return True
+    if any(part in node_id for part in WITH_FAMILIES) and FAMILIES.search(node_id):
+        return not any(part in node_id for part in ALL_FAMILIES)
     return any(
         part in node_id and not re.search(fast, node_id) for part, fast in FAST_CASES.items()
     )
