@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.errors import UntoldError
@@ -48,13 +48,11 @@ def test_p_by_hand(differences, p):
     assert (found.patterns, found.is_exact) == (2 ** len(differences), True)
 
 
-@settings(deadline=None)
 @given(WHOLE)
 def test_p_is_that_of_all_patterns_also_with_ties_and_zeros(differences):
     assert sign_flip_test(differences).p == brute_force(differences)
 
 
-@settings(deadline=None)
 @given(WHOLE, st.sampled_from([0.1, 1 / 3, 1e-9, 1e150, 1e308]))
 def test_p_depends_neither_on_scale_nor_sign_nor_order(differences, scale):
     """Ties stay ties although tenths and thirds are rounded."""
@@ -106,7 +104,6 @@ def test_one_seed_has_a_difference_and_no_interval():
     assert str(found) == "+0.25 (n = 1), p = 1.0000 (sign-flip test, exact)"
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.integers(0, 99), st.floats(0, 100), min_size=1, max_size=8))
 def test_a_system_does_not_differ_from_itself(scores):
     found = compare_seeds(scores, scores)
@@ -115,7 +112,6 @@ def test_a_system_does_not_differ_from_itself(scores):
         assert (found.interval.low, found.interval.high) == (0.0, 0.0)
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=2, max_size=8).map(
         lambda pairs: [dict(enumerate(side)) for side in zip(*pairs, strict=True)]

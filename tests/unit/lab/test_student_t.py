@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.errors import UntoldError
@@ -51,7 +51,6 @@ def test_one_value_has_no_interval_and_equal_ones_have_an_empty_one():
     assert (same.deviation, same.low, same.high) == (0.0, 2.0, 2.0)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12), st.floats(-1e3, 1e3))
 def test_an_interval_moves_with_its_values(values, shift):
     found, moved = mean_interval(values), mean_interval([value + shift for value in values])

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.errors import UntoldError
@@ -19,7 +19,6 @@ values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
 @given(values, st.booleans())
 def test_whatever_is_json_is_read(value, ascii_only):
     assert read_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
