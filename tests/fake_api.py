@@ -79,7 +79,6 @@ def sentence(text: str, said: list[str], *, given: bool = False) -> dict[str, An
             {"target": t, "source": i, "probability": 0.9} for i, t in told if words[i].isdigit()
         ],
         "copying": None,
-        "layers": None,
         "score": -0.5,
         "log_probability": -2.0,
         "untold": [0.02 if t < len(said) else 0.93 for t in turn],

@@ -12,6 +12,7 @@ import pytest
 
 from untold.checking.checker import CheckedSegment, JudgedSide
 from untold.checking.segments import Damage, Segment
+from untold.corpus.words import Word
 
 __all__ = ["TEXTS", "install", "install_readers", "judged"]
 
@@ -25,8 +26,11 @@ def judged(segment: Segment) -> CheckedSegment:
 
 
 def _side(text: str) -> JudgedSide:
-    words = tuple(text.split())
-    found = (re.fullmatch(r"\w*_(\d\d)", word, re.ASCII) for word in words)
+    places = list(re.finditer(r"\S+", text))
+    words = tuple(
+        Word(found[0], found.span(), slice(k, k + 1), found[0]) for k, found in enumerate(places)
+    )
+    found = (re.fullmatch(r"\w*_(\d\d)", word.text, re.ASCII) for word in words)
     probabilities = tuple(int(each[1]) / 100 if each else 0.01 for each in found)
     return JudgedSide(words, probabilities, max(probabilities, default=0.0))
 

@@ -19,7 +19,13 @@ from untold.decoding.beam_search import beam_search
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Hypothesis, Sentences
 from untold.decoding.penalties import CoveragePenalty
-from untold.decoding.scoring import score_pairs
+from untold.decoding.scoring import (
+    PairReader,
+    ReadPair,
+    check_lengths,
+    encode_pairs,
+    forward_passes,
+)
 from untold.errors import UntoldError
 from untold.inference.model import PreparedModel, prepare
 from untold.models.seq2seq import NO_SIGNALS, Seq2Seq, Signals, SignalsMixin
@@ -272,30 +278,33 @@ class Translator:
 
         The results carry assignments and copying if a model has them.
         """
-        ids = self.codec.encode_pairs(pairs)
-        lengths = [max(len(source), len(target)) + 1 for source, target in ids]
-        self._check_lengths(lengths)
-        alpha, coverage = self.decode.length_penalty, CoveragePenalty.of(self.decode)
-        found: dict[int, Translation] = {}
-        for rows in plan_by_length(lengths, self.decode.batch_tokens):
-            batch = self.codec.batch([ids[row] for row in rows], rows)
-            hypotheses = score_pairs(self._model, batch, alpha, coverage, attention=attention)
-            for row, hypothesis in zip(rows, hypotheses, strict=True):
-                scored = self._finish([hypothesis], ids[row][0])
-                found[row] = replace(scored, text=pairs[row][1])
-            self._advance(len(rows))
-        return [found[row] for row in range(len(pairs))]
+        return [translation for translation, _ in self.read(pairs, attention=attention)]
 
-    def _check_lengths(self, lengths: Sequence[int]) -> None:
-        """Refuses pairs that are too long to score: unlike a text to translate, none is cut."""
-        limit = max(self.decode.batch_tokens, self.data.max_tokens + 1)
-        cure = "divide it, or raise decode.batch_tokens; time and memory grow with its square"
-        if (most := self.models[0].config.model.most_tokens) is not None and most < limit:
-            limit, cure = most + 1, "the model has no more positions: divide it"
-        for number, length in enumerate(lengths, start=1):
-            if length > limit:
-                sizes = f"{length} pieces, and at most {limit} are scored"
-                raise UntoldError(f"pair {number} has a side of {sizes}: {cure}")
+    def read(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        reader: PairReader | None = None,
+        *,
+        attention: bool = False,
+    ) -> list[tuple[Translation, ReadPair | None]]:
+        """Scores as `score` does; `reader`, of one of the models, reads each pair in the same pass.
+
+        Without a reader nothing but the score is known.
+        """
+        encoded, batch_tokens = encode_pairs(self.codec, pairs), self.decode.batch_tokens
+        check_lengths(encoded, self.models[0].config, batch_tokens)
+        alpha, coverage = self.decode.length_penalty, CoveragePenalty.of(self.decode)
+        asks = attention or (coverage is not None and coverage.by_attention)
+        found: dict[int, tuple[Translation, ReadPair | None]] = {}
+        passes = forward_passes(self._model, self.codec, encoded, batch_tokens, attention=asks)
+        for forward in passes:
+            read = reader.read_pass(forward, encoded) if reader else [None] * len(forward.rows)
+            hypotheses = forward.hypotheses(alpha, coverage, attention=attention)
+            for row, hypothesis, told in zip(forward.rows, hypotheses, read, strict=True):
+                scored = self._finish([hypothesis], encoded[row].ids[0])
+                found[row] = replace(scored, text=pairs[row][1]), told
+            self._advance(len(forward.rows))
+        return [found[row] for row in range(len(pairs))]
 
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]

@@ -12,7 +12,7 @@ from formula_explanations import explain_by_formula
 from untold.alignment.model_links import WordLink
 from untold.corpus.alignments import Alignment
 from untold.errors import escape_controls
-from untold.explain.explanation import Copy, ShareExplanation
+from untold.explain.explanation import Copy, Explanation
 from untold.explain.page import html_page, share_document
 from untold.explain.write import write_explanations
 
@@ -25,7 +25,7 @@ HOSTILE = "</script><b>x</b> <!--data--> <img/src=x/onerror=alert(1)> \u202eabc 
 def show(open_page: OpenPage, tmp_path: Path) -> Callable[..., Page]:
     """Writes explanations to a file and opens it."""
 
-    def show(*explanations: ShareExplanation, place: str = "", **settings) -> Page:
+    def show(*explanations: Explanation, place: str = "", **settings) -> Page:
         path = tmp_path / "page.html"
         write_explanations(path, explanations)
         return open_page(f"{path.as_uri()}{place}", **settings)

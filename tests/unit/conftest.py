@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from formula_explanations import explain_by_formula
-from untold.explain.explanation import ShareExplanation
+from untold.explain.explanation import Explanation
 
 
 @pytest.fixture
-def by_formula() -> Callable[..., ShareExplanation]:
+def by_formula() -> Callable[..., Explanation]:
     """Explanations in which source word i turns from future to past with target word i."""
     return explain_by_formula

@@ -1,13 +1,13 @@
 """Word alignments of a model that separates past and future: no aligner is trained for them.
 
-The account of a pair (pair_account.py) says when each source word was told, so it says which target
-word told it. There are three ways to read that:
+What a model reads of a pair (decoding/scoring.py) says when each source word was told, and so which
+target word told it. There are three ways to read that:
 
 links        where the links of source words and the origins of target words lead, symmetrised
 flips        the target word after which a source word turns to past
 assignments  every target word while which PAST of a source word rises
 
-Words stand between blanks, and links count them from 0.
+Words stand between spaces, and links count them from 0.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,15 +17,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from untold.alignment.aligners import looks_unsegmented
-from untold.checking.evidence import merge_assignments
 from untold.corpus.alignments import Alignment
-from untold.corpus.words import Span, display_spans, word_spans
-from untold.decoding.scoring import AccountReader, PairAccount
+from untold.corpus.words import Word, words_between_spaces
+from untold.decoding.scoring import EncodedPair, PairReader, ReadPair, Trained
+from untold.decoding.word_figures import merge_assignments, merge_links
 from untold.errors import UntoldError
 from untold.models.signals import FUTURE, PAST, REDUNDANT
-from untold.storage.model_directory import TrainedModel
 
-_PAIRS_AT_ONCE = 500  # whose accounts are in memory together
+_PAIRS_AT_ONCE = 500  # that are in memory together
 _LEAST = 0.3  # links, origins and rises that are not above it do not count
 
 Link = tuple[int, int]  # source word, target word
@@ -52,65 +51,78 @@ class WordLink:
 class LinkReader:
     """Aligns pairs with one model, in batches."""
 
-    def __init__(self, trained: TrainedModel, by: str = "links", batch_tokens: int = 4096) -> None:
+    def __init__(self, trained: Trained, by: str = "links", batch_tokens: int = 4096) -> None:
         if by not in WAYS:
             raise UntoldError(f"{by!r} is no way to link words; known: {', '.join(WAYS)}")
-        self.reader = AccountReader(trained, batch_tokens)
-        self.longest = max(batch_tokens, trained.config.data.max_tokens + 1)
+        self.reader = PairReader(trained, batch_tokens)
         self._way = WAYS[by]
 
     def align(
-        self, pairs: Sequence[tuple[str, str]], advance: Callable[[int], object] | None = None
+        self,
+        pairs: Sequence[tuple[str, str]],
+        on_progress: Callable[[int], object] | None = None,
     ) -> Iterator[Alignment | Unlinked]:
         """Yields the links of each pair, in order; a pair with a blank side has none.
 
-        `advance` hears how many more pairs were read after every batch.
+        `on_progress` hears how many more pairs were read after every batch.
         """
         if reason := _why_unsegmented(pairs):
             yield from (reason for _ in pairs)
             return
         for first in range(0, len(pairs), _PAIRS_AT_ONCE):
-            yield from self._align_group(pairs[first : first + _PAIRS_AT_ONCE], advance)
+            encoded = self.reader.encode(pairs[first : first + _PAIRS_AT_ONCE])
+            yield from self._align_group(encoded, on_progress)
+
+    def align_encoded(self, pairs: Sequence[EncodedPair]) -> Iterator[Alignment | Unlinked]:
+        """Does the same for pairs that are encoded already."""
+        if reason := _why_unsegmented([(pair.source, pair.target) for pair in pairs]):
+            yield from (reason for _ in pairs)
+            return
+        for first in range(0, len(pairs), _PAIRS_AT_ONCE):
+            yield from self._align_group(pairs[first : first + _PAIRS_AT_ONCE], None)
 
     def _align_group(
-        self, pairs: Sequence[tuple[str, str]], advance: Callable[[int], object] | None
+        self, pairs: Sequence[EncodedPair], on_progress: Callable[[int], object] | None
     ) -> list[Alignment | Unlinked]:
-        nothing = Alignment(frozenset(), frozenset())
-        found: list[Alignment | Unlinked] = [nothing for _ in pairs]
-        lengths = [max(map(len, ids)) + 1 for ids in self.reader.codec.encode_pairs(pairs)]
-        places = []
-        for place, (pair, length) in enumerate(zip(pairs, lengths, strict=True)):
-            if length > self.longest:
-                found[place] = self._too_long(length)
-            elif all(side.strip() for side in pair):
-                places.append(place)
-        if advance is not None:
-            advance(len(pairs) - len(places))
-        accounts = self.reader.read([pairs[place] for place in places], advance)
-        for place, account in zip(places, accounts, strict=True):
-            found[place] = self._align_account(pairs[place], account)
+        short = [pair for pair in pairs if self.reader.fits(pair) and not _has_blank_side(pair)]
+        if on_progress is not None:
+            on_progress(len(pairs) - len(short))
+        read = iter(self.reader.read(short, on_progress))
+        found: list[Alignment | Unlinked] = []
+        for pair in pairs:
+            if not self.reader.fits(pair):
+                found.append(self._too_long(pair))
+            elif _has_blank_side(pair):
+                found.append(Alignment(frozenset(), frozenset()))
+            else:
+                found.append(self._align(next(read)))
         return found
 
-    def _too_long(self, length: int) -> Unlinked:
-        reason = f"a side has {length:,} pieces, and at most {self.longest:,} are read: divide it"
-        return Unlinked("too long", reason)
+    def _too_long(self, pair: EncodedPair) -> Unlinked:
+        sizes = f"{pair.length:,} pieces, and at most {self.reader.longest:,} are read"
+        return Unlinked("too long", f"a side has {sizes}: divide it")
 
-    def _align_account(self, pair: tuple[str, str], account: PairAccount) -> Alignment | Unlinked:
-        source, target = word_spans(account.source), word_spans(account.target)
-        for text, spans in zip(pair, (source, target), strict=True):
-            if len(text.split()) != len(spans):
+    def _align(self, pair: ReadPair) -> Alignment | Unlinked:
+        sides = pair.texts, (pair.source, pair.target)
+        source, target = (words_between_spaces(*side) for side in zip(*sides, strict=True))
+        for text, words in zip(pair.texts, (source, target), strict=True):
+            if len(text.split()) != len(words):
                 return Unlinked(
                     "other words",
                     f"{' '.join(text.split())[:80]!r} has {len(text.split())} words, but "
-                    f"{len(spans)} for the tokenizer: links need text whose words stand between "
+                    f"{len(words)} for the tokenizer: links need text whose words stand between "
                     "single blanks",
                 )
-        links = self._way(account, source, target)
+        links = self._way(pair, source, target)
         return Alignment(links, links)
 
 
+def _has_blank_side(pair: EncodedPair) -> bool:
+    return not pair.source.strip() or not pair.target.strip()
+
+
 def align_pairs(
-    trained: TrainedModel, pairs: Sequence[tuple[str, str]], by: str = "links"
+    trained: Trained, pairs: Sequence[tuple[str, str]], by: str = "links"
 ) -> list[Alignment]:
     """Aligns each pair of texts by a model; raises an error that names the first that it cannot."""
     found = []
@@ -121,15 +133,15 @@ def align_pairs(
     return found
 
 
-def link_displayed_words(account: PairAccount) -> tuple[WordLink, ...]:
+def link_displayed_words(pair: ReadPair) -> tuple[WordLink, ...]:
     """Links the words of a pair as they are displayed, in the order of the source."""
-    source, target = display_spans(account.source), display_spans(account.target)
+    source, target = pair.source_words, pair.target_words
     if not source or not target:
         return ()
     surer = np.maximum(
-        _of_words(account.links, target, source), _of_words(account.origins, target, source)
+        merge_links(pair.links, target, source), merge_links(pair.origins, target, source)
     )
-    links = sorted(_by_links(account, source, target))
+    links = sorted(_by_links(pair, source, target))
     return tuple(WordLink(i, t, round(float(surer[t, i]), 6)) for i, t in links)
 
 
@@ -172,9 +184,9 @@ def flip_steps(shares: Float[np.ndarray, "t1 i 3"]) -> Int[np.ndarray, " i"]:
     return np.argmax(after - before, axis=0)
 
 
-def _by_links(account: PairAccount, source: Sequence[Span], target: Sequence[Span]) -> Links:
-    links = _of_words(account.links, target, source)
-    origins = _of_words(account.origins, target, source)
+def _by_links(pair: ReadPair, source: Sequence[Word], target: Sequence[Word]) -> Links:
+    links = merge_links(pair.links, target, source)
+    origins = merge_links(pair.origins, target, source)
     forward = {(i, int(links[:, i].argmax())) for i in range(len(source))}
     backward = {(int(origins[t].argmax()), t) for t in range(len(target))}
     return grow_diag_final_and(
@@ -183,33 +195,21 @@ def _by_links(account: PairAccount, source: Sequence[Span], target: Sequence[Spa
     )
 
 
-def _by_flips(account: PairAccount, source: Sequence[Span], target: Sequence[Span]) -> Links:
-    return turning_links(merge_assignments(account.shares, target, source))
+def _by_flips(pair: ReadPair, source: Sequence[Word], target: Sequence[Word]) -> Links:
+    return turning_links(merge_assignments(pair.shares, target, source))
 
 
-def _by_assignments(account: PairAccount, source: Sequence[Span], target: Sequence[Span]) -> Links:
-    past = merge_assignments(account.shares, target, source)[..., PAST]
+def _by_assignments(pair: ReadPair, source: Sequence[Word], target: Sequence[Word]) -> Links:
+    past = merge_assignments(pair.shares, target, source)[..., PAST]
     said, words = np.nonzero(past[1:] - past[:-1] > _LEAST)
     return frozenset(zip(words.tolist(), said.tolist(), strict=True))
 
 
-WAYS: dict[str, Callable[[PairAccount, Sequence[Span], Sequence[Span]], Links]] = {
+WAYS: dict[str, Callable[[ReadPair, Sequence[Word], Sequence[Word]], Links]] = {
     "links": _by_links,
     "flips": _by_flips,
     "assignments": _by_assignments,
 }
-
-
-def _of_words(
-    values: Float[np.ndarray, "pieces_t pieces_i"], target: Sequence[Span], source: Sequence[Span]
-) -> Float[np.ndarray, "t i"]:
-    """Gives two words the highest value of any two of their pieces; words follow each other."""
-    if not target or not source:
-        return np.zeros((len(target), len(source)), values.dtype)
-    rows = values[: target[-1].stop, : source[-1].stop]
-    for axis, spans in enumerate((target, source)):
-        rows = np.maximum.reduceat(rows, [span.start for span in spans], axis=axis)
-    return rows
 
 
 def _touches(link: Link, others: Links) -> bool:

@@ -1,19 +1,21 @@
-"""Judges segments with a calibrated model: one pass each, in batches, as they are read.
+"""Judges segments with a calibrated model: a probability for every word, and suspicious runs.
 
-Holds what a check says of a segment: a probability for every word, and suspicious runs.
+Segments are read in batches as they come; each is encoded once and costs one pass of the model.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from untold.checking.judgement import EXPECTED, judge_pair
+from untold.checking.evidence import EXPECTED, judge_pair
 from untold.checking.segments import Damage, FindingKind, Segment
-from untold.decoding.scoring import NO_ACCOUNT, AccountReader, PairAccount
+from untold.corpus.words import Word
+from untold.decoding.scoring import CANNOT_TELL, EncodedPair, PairReader, ReadPair
 from untold.errors import UntoldError
-from untold.explain.explanation import displayed_words
 from untold.storage.calibration import Calibration
 from untold.translator import Translator
+
+_SEGMENTS_AT_ONCE = 256  # that are read before the first of them is judged
 
 
 @dataclass(frozen=True)
@@ -25,28 +27,35 @@ class Finding:
     stop: int
     text: str
     probability: float  # of the most suspicious word
+    characters: tuple[int, int] | None  # [start, stop) in the text of the side, if they are there
 
 
 @dataclass(frozen=True)
 class JudgedSide:
     """The words of a side, and for each the probability that the other side lacks it."""
 
-    words: tuple[str, ...]
+    words: tuple[Word, ...]
     probabilities: tuple[float, ...]
     any: float  # the probability that any of the words is lacking
 
     def runs(self, kind: FindingKind, threshold: float) -> tuple[Finding, ...]:
         """Joins neighbours whose probability reaches the threshold; the likeliest run is first."""
-        found, start = [], None
+        findings, start = [], None
         for place, probability in enumerate((*self.probabilities, -1.0)):
             if probability >= threshold and start is None:
                 start = place
             elif probability < threshold and start is not None:
-                text = " ".join(self.words[start:place])
-                highest = max(self.probabilities[start:place])
-                found.append(Finding(kind, start, place, text, highest))
+                findings.append(self._finding(kind, start, place))
                 start = None
-        return tuple(sorted(found, key=lambda each: -each.probability))
+        return tuple(sorted(findings, key=lambda finding: -finding.probability))
+
+    def _finding(self, kind: FindingKind, start: int, stop: int) -> Finding:
+        words, characters = self.words[start:stop], None
+        first, last = words[0].characters, words[-1].characters
+        if first is not None and last is not None:
+            characters = first[0], last[1]
+        text = " ".join(word.text for word in words)
+        return Finding(kind, start, stop, text, max(self.probabilities[start:stop]), characters)
 
 
 @dataclass(frozen=True)
@@ -71,16 +80,13 @@ class CheckedSegment:
         )
 
 
-_SEGMENTS_AT_ONCE = 256  # that are read before the first of them is judged
-
-
 class Checker:
     """Judges pairs of texts; `expected` is the share of segments that lack or add something."""
 
     def __init__(self, translator: Translator, expected: float = EXPECTED) -> None:
         separating = [each for each in translator.models if each.model.past_future is not None]
         if not separating:
-            raise UntoldError(NO_ACCOUNT)
+            raise UntoldError(CANNOT_TELL)
         calibrated = [each for each in separating if each.calibration is not None]
         if not calibrated:
             raise UntoldError(
@@ -91,35 +97,34 @@ class Checker:
         assert self.model.calibration is not None
         self.calibration: Calibration = self.model.calibration
         self.expected = expected
-        self.reader = AccountReader(self.model, translator.decode.batch_tokens)
+        self.reader = PairReader(self.model, translator.decode.batch_tokens)
 
     def check(self, segments: Sequence[Segment]) -> list[CheckedSegment | Segment]:
         """Judges the segments of a list together; one that cannot be judged says why."""
-        fits = self.reader.fits([(each.source, each.target) for each in segments])
-        known = [self._screen(*each) for each in zip(segments, fits, strict=True)]
-        places = [place for place, each in enumerate(known) if not each.unchecked]
-        accounts = self.reader.read([(known[k].source, known[k].target) for k in places])
-        found: list[CheckedSegment | Segment] = list(known)
-        for place, account in zip(places, accounts, strict=True):
-            found[place] = self._judge(known[place], account)
-        return found
+        encoded = self.reader.encode([(each.source, each.target) for each in segments])
+        reasons = [self._why_unchecked(*each) for each in zip(segments, encoded, strict=True)]
+        read = iter(self.reader.read([encoded[k] for k, why in enumerate(reasons) if not why]))
+        return [
+            replace(segment, unchecked=why) if why else self._judge(segment, next(read))
+            for segment, why in zip(segments, reasons, strict=True)
+        ]
 
-    def _screen(self, segment: Segment, fits: bool) -> Segment:
+    def _why_unchecked(self, segment: Segment, pair: EncodedPair) -> str:
         """Gives a reason to segments that no model can judge."""
         if segment.unchecked:
-            return segment
+            return segment.unchecked
         if not segment.source.strip() or not segment.target.strip():
-            return replace(segment, unchecked="empty")
-        return segment if fits else replace(segment, unchecked="too long")
+            return "empty"
+        return "" if self.reader.fits(pair) else "too long"
 
-    def _judge(self, segment: Segment, account: PairAccount) -> CheckedSegment | Segment:
-        source = displayed_words(segment.source, account.source)
-        target = displayed_words(segment.target, account.target)
-        if not source or not target:  # its only signs are blank for the tokenizer
+    def _judge(self, segment: Segment, pair: ReadPair) -> CheckedSegment | Segment:
+        if not pair.source_words or not pair.target_words:  # blank for the tokenizer
             return replace(segment, unchecked="empty")
-        judged = judge_pair(account, self.calibration, self.expected)
+        judged = judge_pair(pair, self.calibration, self.expected)
         return CheckedSegment(
-            segment, JudgedSide(source, *judged.omission), JudgedSide(target, *judged.addition)
+            segment,
+            JudgedSide(pair.source_words, *judged.omission),
+            JudgedSide(pair.target_words, *judged.addition),
         )
 
 

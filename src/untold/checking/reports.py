@@ -34,7 +34,6 @@ from untold.version import __version__
 from untold.web.pages import DATA_PLACE, inline_template, script_json
 
 SUSPECTED_SIDE = {"omission": "source", "addition": "target"}  # whose words a finding quotes
-_BLANKS = re.compile(r"\s*")
 
 
 def segment_record(checked: CheckedSegment, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -42,13 +41,12 @@ def segment_record(checked: CheckedSegment, findings: Sequence[Finding]) -> dict
     segment = checked.segment
     sides = {"source": checked.source, "target": checked.target}
     texts = {"source": segment.source, "target": segment.target}
-    places = {name: _word_places(texts[name], side.words) for name, side in sides.items()}
     return {
         "file": segment.file,
         "line": segment.line,
         "name": segment.name,
         **{name: _side_record(texts[name], side) for name, side in sides.items()},
-        "findings": [_finding_record(each, places[SUSPECTED_SIDE[each.kind]]) for each in findings],
+        "findings": [_finding_record(each) for each in findings],
     }
 
 
@@ -97,38 +95,20 @@ def _side_record(text: str, side: JudgedSide) -> dict[str, Any]:
     return {
         "text": text,
         "any": round(side.any, 6),
-        "words": list(side.words),
+        "words": [word.text for word in side.words],
         "probabilities": [round(each, 6) for each in side.probabilities],
     }
 
 
-def _finding_record(finding: Finding, places: list[tuple[int, int]] | None) -> dict[str, Any]:
-    found = places and [places[finding.start][0], places[finding.stop - 1][1]]
+def _finding_record(finding: Finding) -> dict[str, Any]:
     return {
         "kind": finding.kind,
         "probability": round(finding.probability, 6),
         "text": finding.text,
         "start": finding.start,
         "stop": finding.stop,
-        "characters": found or None,
+        "characters": finding.characters and list(finding.characters),
     }
-
-
-def _word_places(text: str, words: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Finds where each word stands in the text; None unless they are all that is in it."""
-    places, place = [], 0
-    for word in words:
-        place = _end_of_blanks(text, place)
-        if not text.startswith(word, place):
-            return None
-        places.append((place, place + len(word)))
-        place += len(word)
-    return places if _end_of_blanks(text, place) == len(text) else None
-
-
-def _end_of_blanks(text: str, place: int) -> int:
-    found = _BLANKS.match(text, place)
-    return found.end() if found else place
 
 
 _OPEN, _CLOSE = ">>", "<<"

@@ -1,12 +1,11 @@
 """Makes damaged translations out of good ones, and learns from them how to calibrate a model.
 
-A span of target words is deleted: the source words that the model's own links tie to it are then
-omitted. A span of source words is deleted: the target words that they explain are then additions.
-Or a target word is replaced by a word of another sentence, which is an omission and an addition.
-Nobody has to label anything, and the text may be any parallel text that the model was not trained
-on. A word whose links are divided between the span and the rest has no label.
-
-Kinds of damage: which words of a sentence are deleted, as careless translators omit them.
+A span of target words is deleted, as careless translators omit words: the source words that the
+model's own links tie to it are then omitted. A span of source words is deleted: the target words
+that they explain are then additions. Or a target word is replaced by a word of another sentence,
+which is an omission and an addition. Nobody has to label anything, and the text may be any parallel
+text that the model was not trained on. A word whose links are divided between the span and the rest
+has no label.
 """
 
 from collections import Counter
@@ -22,8 +21,9 @@ from untold.checking.evidence import (
     source_evidence,
     target_evidence,
 )
-from untold.corpus.words import Span, display_spans, span_text
-from untold.decoding.scoring import AccountReader, PairAccount
+from untold.corpus.words import Word
+from untold.corpus.words import words as split_words
+from untold.decoding.scoring import PairReader, ReadPair
 from untold.errors import UntoldError
 from untold.storage.calibration import (
     SEGMENT_EVIDENCE,
@@ -38,8 +38,13 @@ from untold.storage.calibration import (
 )
 
 DAMAGE_KINDS = ("word", "phrase", "clause", "end")
+MOST_PAIRS = 1000  # more make a calibration hardly better
 _FREQUENT = 30  # the commonest words of a text are taken for function words
 _PHRASE, _CLAUSE = (2, 5), (6, 12)  # words, at least and at most
+_LEAST_SEGMENTS = 20
+_REPLACED = "replaced"
+_KINDS = (*DAMAGE_KINDS, _REPLACED)
+_LACKING, _DIVIDED = 0.5, 0.15  # shares of links: lacking from the first on, whole up to the second
 
 
 def frequent_words(sentences: Iterable[Sequence[str]], count: int = _FREQUENT) -> frozenset[str]:
@@ -78,15 +83,8 @@ def candidate_spans(
     return [spans[k] for k in generator.permutation(len(spans))]
 
 
-MOST_PAIRS = 1000  # more make a calibration hardly better
-_LEAST_SEGMENTS = 20
-_REPLACED = "replaced"
-_KINDS = (*DAMAGE_KINDS, _REPLACED)
-_LACKING, _DIVIDED = 0.5, 0.15  # shares of links: lacking from the first on, whole up to the second
-
-
 @dataclass(frozen=True)
-class SelfMade:
+class DamagedPair:
     """A damaged pair, with a label for each word of one side."""
 
     source: str
@@ -98,16 +96,16 @@ class SelfMade:
 
 
 def make_damage(
-    reader: AccountReader, accounts: Sequence[PairAccount], side: str, seed: int
-) -> list[SelfMade]:
+    reader: PairReader, pairs: Sequence[ReadPair], side: str, seed: int
+) -> list[DamagedPair]:
     """Damages each pair once, if possible, in a way that is drawn at random.
 
     `side` is the side whose words are labelled: those of the "source" become omissions, those of
     the "target" additions.
     """
-    damager = _Damager(reader, accounts, side, np.random.default_rng(seed))
-    made = enumerate(damager.damage(each) for each in accounts)
-    return [replace(each, place=place) for place, each in made if each is not None]
+    damager = _Damager(reader, pairs, side, np.random.default_rng(seed))
+    damaged = enumerate(damager.damage(pair) for pair in pairs)
+    return [replace(pair, place=place) for place, pair in damaged if pair is not None]
 
 
 class _Damager:
@@ -115,129 +113,131 @@ class _Damager:
 
     def __init__(
         self,
-        reader: AccountReader,
-        accounts: Sequence[PairAccount],
+        reader: PairReader,
+        pairs: Sequence[ReadPair],
         side: str,
         generator: np.random.Generator,
     ) -> None:
         self.tokenizers, self.side, self.generator = reader.codec.tokenizers, side, generator
-        cut = [_other_side(each, side) for each in accounts]
-        self.frequent = frequent_words(_texts(pieces) for pieces in cut)
-        self.frequent_targets = frequent_words(_texts(each.target) for each in accounts)
+        self.frequent = frequent_words(_texts(self._cut(pair)[1]) for pair in pairs)
+        self.frequent_targets = frequent_words(_texts(pair.target_words) for pair in pairs)
         # Words that stand in for others, as pieces, from the targets of all pairs.
         self.pool = [
-            each.target[span.start : span.stop]
-            for each in accounts
-            for span in display_spans(each.target)
-            if is_content_word(span_text(each.target, span), self.frequent_targets)
+            pair.target[word.pieces]
+            for pair in pairs
+            for word in pair.target_words
+            if is_content_word(word.read_as, self.frequent_targets)
         ]
 
-    def damage(self, account: PairAccount) -> SelfMade | None:
+    def damage(self, pair: ReadPair) -> DamagedPair | None:
         """Tries the kinds in random order; None means that none is possible."""
-        if not display_spans(account.source) or not display_spans(account.target):
+        if not pair.source_words or not pair.target_words:
             return None
-        ties = self._ties(account)
+        ties = self._ties(pair)
         for place in self.generator.permutation(len(_KINDS)).tolist():
             kind = _KINDS[place]
             if kind == _REPLACED:
-                found = self._replace(account, ties)
+                damaged = self._replace(pair, ties)
             else:
-                found = self._delete(account, ties, kind)
-            if found is not None:
-                return found
+                damaged = self._delete(pair, ties, kind)
+            if damaged is not None:
+                return damaged
         return None
 
-    def _delete(self, account: PairAccount, ties: np.ndarray, kind: str) -> SelfMade | None:
+    def _cut(self, pair: ReadPair) -> tuple[tuple[str, ...], tuple[Word, ...]]:
+        """Returns pieces and words of the side that words are deleted from."""
+        if self.side == "source":
+            return pair.target, pair.target_words
+        return pair.source, pair.source_words
+
+    def _delete(self, pair: ReadPair, ties: np.ndarray, kind: str) -> DamagedPair | None:
         """Deletes words of the other side; those that depend on them are then lacking."""
-        pieces = _other_side(account, self.side)
-        spans, texts = display_spans(pieces), _texts(pieces)
-        for start, stop in candidate_spans(kind, texts, self.frequent, self.generator):
-            gone = spans[start].start, spans[stop - 1].stop
+        pieces, words = self._cut(pair)
+        for start, stop in candidate_spans(kind, _texts(words), self.frequent, self.generator):
+            gone = _pieces_of(words, start, stop)
             labels = _labels(ties, gone)
             if labels is not None:
-                rest = (*pieces[: gone[0]], *pieces[gone[1] :])
-                changed = (
-                    (account.source, rest) if self.side == "source" else (rest, account.target)
-                )
-                return self._made(*changed, labels, kind)
+                rest = (*pieces[: gone.start], *pieces[gone.stop :])
+                changed = (pair.source, rest) if self.side == "source" else (rest, pair.target)
+                return self._decode(*changed, labels, kind)
         return None
 
-    def _replace(self, account: PairAccount, ties: np.ndarray) -> SelfMade | None:
+    def _replace(self, pair: ReadPair, ties: np.ndarray) -> DamagedPair | None:
         """Puts other words in the place of target words, as a wrong translation does."""
-        spans, texts = display_spans(account.target), _texts(account.target)
+        words, texts = pair.target_words, _texts(pair.target_words)
         candidates = candidate_spans("word", texts, self.frequent_targets, self.generator)
         for start, stop in candidates:
-            gone = spans[start].start, spans[stop - 1].stop
+            gone = _pieces_of(words, start, stop)
             drawn = self.pool[int(self.generator.integers(len(self.pool)))]
             if self.side == "source":
                 labels = _labels(ties, gone)
             else:
-                lacking = np.array([start <= k < stop for k in range(len(spans))])
-                labels = lacking, np.ones(len(spans), bool)
-            if labels is not None and _texts(drawn)[0] not in texts:
-                target = (*account.target[: gone[0]], *drawn, *account.target[gone[1] :])
-                return self._made(account.source, target, labels, _REPLACED)
+                lacking = np.array([start <= k < stop for k in range(len(words))])
+                labels = lacking, np.ones(len(words), bool)
+            if labels is not None and split_words("", drawn)[0].read_as not in texts:
+                target = (*pair.target[: gone.start], *drawn, *pair.target[gone.stop :])
+                return self._decode(pair.source, target, labels, _REPLACED)
         return None
 
-    def _ties(self, account: PairAccount) -> Float[np.ndarray, "m1 n"]:
+    def _ties(self, pair: ReadPair) -> Float[np.ndarray, "m1 n"]:
         """Sums up the links of each word of the side to the pieces of the other one, up to each."""
-        if self.side == "source":
-            links, words = account.links, display_spans(account.source)
-        else:
-            links, words = account.origins.T, display_spans(account.target)
-        ties = np.stack([links[:, word.start : word.stop].mean(1) for word in words], axis=1)
+        links = pair.links if self.side == "source" else pair.origins.T
+        words = _side_words(pair, self.side)
+        ties = np.stack([links[:, word.pieces].mean(1) for word in words], axis=1)
         return np.concatenate([np.zeros((1, len(words))), ties.cumsum(0, dtype=np.float64)])
 
-    def _made(
+    def _decode(
         self,
         source: Sequence[str],
         target: Sequence[str],
         labels: tuple[np.ndarray, np.ndarray],
         kind: str,
-    ) -> SelfMade | None:
+    ) -> DamagedPair | None:
+        """Writes damaged pieces as texts; None if nothing is left of a side."""
         one, other = self.tokenizers.source, self.tokenizers.target
         texts = one.decode(one.ids(source)), other.decode(other.ids(target))
         if not all(text.strip() for text in texts):
             return None
-        return SelfMade(texts[0], texts[1], labels[0], labels[1], kind)
+        return DamagedPair(texts[0], texts[1], labels[0], labels[1], kind)
 
 
-def _other_side(account: PairAccount, side: str) -> tuple[str, ...]:
-    return account.target if side == "source" else account.source
+def _texts(words: Sequence[Word]) -> tuple[str, ...]:
+    return tuple(word.read_as for word in words)
 
 
-def _labels(ties: np.ndarray, gone: tuple[int, int]) -> tuple[np.ndarray, np.ndarray] | None:
+def _side_words(pair: ReadPair, side: str) -> tuple[Word, ...]:
+    return pair.source_words if side == "source" else pair.target_words
+
+
+def _pieces_of(words: Sequence[Word], start: int, stop: int) -> slice:
+    return slice(words[start].pieces.start, words[stop - 1].pieces.stop)
+
+
+def _labels(ties: np.ndarray, gone: slice) -> tuple[np.ndarray, np.ndarray] | None:
     """Finds which words depend on the pieces that are gone; None if no word does."""
-    lost = ties[gone[1]] - ties[gone[0]]
+    lost = ties[gone.stop] - ties[gone.start]
     lacking = lost >= _LACKING
     return (lacking, lacking | (lost <= _DIVIDED)) if lacking.any() else None
 
 
-def _texts(pieces: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(span_text(pieces, span) for span in display_spans(pieces))
-
-
 def fit_calibration(
-    reader: AccountReader,
+    reader: PairReader,
     pairs: Sequence[tuple[str, str]],
     seed: int = 1,
-    advance: Callable[[int], object] | None = None,
+    on_progress: Callable[[int], object] | None = None,
 ) -> Calibration:
     """Learns the regressions from intact pairs and from as many damaged ones.
 
-    Of more than MOST_PAIRS it draws as many, and leaves out those too long to read. `advance` hears
-    of every pair that was read: each is read three times.
+    Of more than MOST_PAIRS it draws as many, and leaves out those too long to read. `on_progress`
+    hears of every pair that was read: each is read three times.
     """
     order = np.random.default_rng(seed).permutation(len(pairs))
-    chosen = [pairs[k] for k in sorted(order[:MOST_PAIRS].tolist())]
-    chosen = [pair for pair, fits in zip(chosen, reader.fits(chosen), strict=True) if fits]
-    intact = [
-        each
-        for each in reader.read(chosen, advance)
-        if display_spans(each.source) and display_spans(each.target)
-    ]
+    encoded = reader.encode([pairs[k] for k in sorted(order[:MOST_PAIRS].tolist())])
+    read = reader.read([pair for pair in encoded if reader.fits(pair)], on_progress)
+    intact = [pair for pair in read if pair.source_words and pair.target_words]
     omissions, additions = (
-        _read_damage(reader, intact, side, seed, advance) for side in ("source", "target")
+        _read_damage(reader, intact, make_damage(reader, intact, side, seed), side, on_progress)
+        for side in ("source", "target")
     )
     (omitted, has_omission), (added, has_addition) = omissions.fit(), additions.fit()
     return Calibration(
@@ -257,7 +257,7 @@ class _Lessons:
     """Evidence of all words of a side, with labels, by segment: intact ones, then damaged ones."""
 
     names: tuple[str, ...]
-    accounts: tuple[PairAccount, ...]
+    pairs: tuple[ReadPair, ...]
     evidence: tuple[Float[np.ndarray, "_ k"], ...]
     lacking: tuple[Bool[np.ndarray, " _"], ...]
     certain: tuple[Bool[np.ndarray, " _"], ...]
@@ -270,13 +270,13 @@ class _Lessons:
 
     def fit(self) -> tuple[Regression, Regression]:
         """Fits the regressions of words and of segments."""
-        words = self.fit_words(range(len(self.evidence)))
+        of_words = self.fit_words(range(len(self.evidence)))
         rows = [
-            segment_evidence(account, words.log_odds(own, words.prior))
-            for account, own in zip(self.accounts, self.evidence, strict=True)
+            segment_evidence(pair, of_words.log_odds(evidence, of_words.prior))
+            for pair, evidence in zip(self.pairs, self.evidence, strict=True)
         ]
         damaged = np.arange(len(rows)) >= self.intact
-        return words, fit_regression(SEGMENT_EVIDENCE, np.stack(rows), damaged)
+        return of_words, fit_regression(SEGMENT_EVIDENCE, np.stack(rows), damaged)
 
     def fit_words(self, segments: Sequence[int]) -> Regression:
         """Fits the regression of the words of these segments."""
@@ -284,8 +284,8 @@ class _Lessons:
 
     def fit_shares(self) -> Regression:
         """Fits the regression of source words by their shares alone."""
-        shares = [share_evidence(each, display_spans(each.source)) for each in self.accounts]
-        by_shares = replace(self, names=SHARE_EVIDENCE, evidence=tuple(shares))
+        shares = tuple(share_evidence(pair, pair.source_words) for pair in self.pairs)
+        by_shares = replace(self, names=SHARE_EVIDENCE, evidence=shares)
         return by_shares.fit_words(range(len(shares)))
 
     def held_out_error(self) -> float:
@@ -295,9 +295,9 @@ class _Lessons:
         ]
         errors = []
         for learnt, held_out in (halves, halves[::-1]):
-            words = self.fit_words(learnt)
+            of_words = self.fit_words(learnt)
             evidence, lacking = self._gather(held_out)
-            chances = probability(words.log_odds(evidence, words.prior))
+            chances = probability(of_words.log_odds(evidence, of_words.prior))
             errors.append(calibration_error(chances, lacking))
         return float(np.mean(errors))
 
@@ -308,37 +308,35 @@ class _Lessons:
 
 
 def _read_damage(
-    reader: AccountReader,
-    intact: Sequence[PairAccount],
+    reader: PairReader,
+    intact: Sequence[ReadPair],
+    damaged: Sequence[DamagedPair],
     side: str,
-    seed: int,
-    advance: Callable[[int], object] | None,
+    on_progress: Callable[[int], object] | None,
 ) -> _Lessons:
-    made = make_damage(reader, intact, side, seed)
-    fits = reader.fits([(each.source, each.target) for each in made])
-    made = [each for each, kept in zip(made, fits, strict=True) if kept]
-    read = reader.read([(each.source, each.target) for each in made], advance)
+    encoded = reader.encode([(pair.source, pair.target) for pair in damaged])
+    short = [k for k, pair in enumerate(encoded) if reader.fits(pair)]
+    read = reader.read([encoded[k] for k in short], on_progress)
     names = SOURCE_EVIDENCE if side == "source" else TARGET_EVIDENCE
     gather = source_evidence if side == "source" else target_evidence
-    good = [gather(each, _words(each, side)) for each in intact]
-    bad = [gather(each, _words(each, side)) for each in read]
+    good = [gather(pair, _side_words(pair, side)) for pair in intact]
+    bad = [
+        (damaged[k], pair, gather(pair, _side_words(pair, side)))
+        for k, pair in zip(short, read, strict=True)
+    ]
     # Text that is decoded and encoded again may fall into other words: such segments are left out.
-    same = [k for k, rows in enumerate(bad) if len(rows) == len(made[k].lacking)]
-    if len(same) < _LEAST_SEGMENTS:
+    bad = [(pair, told, rows) for pair, told, rows in bad if len(rows) == len(pair.lacking)]
+    if len(bad) < _LEAST_SEGMENTS:
         raise UntoldError(
             f"a calibration needs at least {_LEAST_SEGMENTS} segments from which something can be "
-            f"deleted, not {len(same)}: give more text"
+            f"deleted, not {len(bad)}: give more text"
         )
     return _Lessons(
         names,
-        (*intact, *(read[k] for k in same)),
-        (*good, *(bad[k] for k in same)),
-        (*(np.zeros(len(rows), bool) for rows in good), *(made[k].lacking for k in same)),
-        (*(np.ones(len(rows), bool) for rows in good), *(made[k].certain for k in same)),
-        (*range(len(intact)), *(made[k].place for k in same)),
+        (*intact, *(told for _, told, _ in bad)),
+        (*good, *(rows for _, _, rows in bad)),
+        (*(np.zeros(len(rows), bool) for rows in good), *(pair.lacking for pair, _, _ in bad)),
+        (*(np.ones(len(rows), bool) for rows in good), *(pair.certain for pair, _, _ in bad)),
+        (*range(len(intact)), *(pair.place for pair, _, _ in bad)),
         len(intact),
     )
-
-
-def _words(account: PairAccount, side: str) -> tuple[Span, ...]:
-    return display_spans(account.source if side == "source" else account.target)

@@ -96,13 +96,13 @@ class _Linker:
 
     def __init__(self, translator: "Translator") -> None:
         from untold.alignment.model_links import LinkReader
-        from untold.decoding.scoring import NO_ACCOUNT
+        from untold.decoding.scoring import CANNOT_TELL
 
         separating = [each for each in translator.models if each.model.past_future is not None]
         if not separating:
-            raise UntoldError(f"--align: {NO_ACCOUNT}")
+            raise UntoldError(f"--align: {CANNOT_TELL}")
         self._reader = LinkReader(separating[0], batch_tokens=translator.decode.batch_tokens)
-        self._codec, self._most = translator.codec, translator.data.max_tokens
+        self._most = translator.data.max_tokens
         self._line, self._unlinked = 0, Counter[str]()
 
     def lines(self, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -110,15 +110,16 @@ class _Linker:
         from untold.alignment.model_links import Unlinked
         from untold.corpus.alignments import format_alignment
 
-        lengths = [len(ids) for ids in self._codec.encode_sources([source for source, _ in pairs])]
-        read = [pair for pair, n in zip(pairs, lengths, strict=True) if n <= self._most]
-        found = self._reader.align(read)
-        for length in lengths:
+        encoded = self._reader.reader.encode(pairs)
+        whole = [pair for pair in encoded if len(pair.ids[0]) <= self._most]
+        found = self._reader.align_encoded(whole)
+        for pair in encoded:
             self._line += 1
-            each = next(found) if length <= self._most else self._divided(length)
-            if isinstance(each, Unlinked):
-                self._say(each.kind, each.reason)
-            yield "" if isinstance(each, Unlinked) else format_alignment(each)
+            length = len(pair.ids[0])
+            links = next(found) if length <= self._most else self._divided(length)
+            if isinstance(links, Unlinked):
+                self._say(links.kind, links.reason)
+            yield "" if isinstance(links, Unlinked) else format_alignment(links)
 
     def say_rest(self, path: Path) -> None:
         """Says how many lines have no links, if more than the one of each kind that was named."""

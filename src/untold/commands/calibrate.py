@@ -44,11 +44,11 @@ def calibrate(
 
 def _fit(directory: Path, pairs: list[tuple[str, str]], seed: int) -> "Calibration":
     from untold.checking.synthetic_errors import MOST_PAIRS, fit_calibration
-    from untold.decoding.scoring import AccountReader
+    from untold.decoding.scoring import PairReader
     from untold.storage.model_directory import load_model
 
     with task(f"loading {directory}"):
         trained = load_model(directory, with_calibration=False)
-    reader = AccountReader(trained, trained.config.decode.batch_tokens)
+    reader = PairReader(trained, trained.config.decode.batch_tokens)
     with task("calibrating", 3 * min(len(pairs), MOST_PAIRS)) as begun:
         return fit_calibration(reader, pairs, seed, begun.advance)

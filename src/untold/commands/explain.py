@@ -1,6 +1,5 @@
 """`untold explain` shows how translations came about."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -51,27 +50,22 @@ def explain(
 ) -> None:
     """Show what was told and what was still untold of a source before each target word.
 
-    A PFRNN without a separator has no such shares; then show the pieces that its past and future
-    layers predict after each target piece. Without a model, the small English-German one that
-    comes with untold is used.
+    Without a model, the small English-German one that comes with untold is used.
     """
     from untold.embedded import embedded_model
     from untold.explain.explanation import beside_another, with_gold_links
-    from untold.explain.write import check_format, print_explanations, write_explanations
+    from untold.explain.write import print_explanations, write_explanations
 
     say_outputs_if_stopped(out)
-    if out is not None:
-        check_format(out)  # before the model is loaded
-        check_output(out)
+    _check_output(out, figure)  # before the model is loaded
     _refuse_other_files(out, against, alignments, target)
-    _refuse_figure(out, figure)
     model = model or embedded_model()
     pairs = (source, target or [])
-    explanations: "Sequence[Explanation]" = _explain(model, pairs, settings, out)
+    explanations = _explain(model, pairs, settings)
     if alignments is not None:
         explanations = with_gold_links(explanations, alignments)
     if against is not None:
-        others = _explain(against, pairs, settings, out)
+        others = _explain(against, pairs, settings)
         explanations = beside_another(explanations, others, _short_names(model, against))
     if out is None:
         print_explanations(explanations)
@@ -93,24 +87,22 @@ def _short_names(one: Path, other: Path) -> tuple[str, str]:
 
 
 def _explain(
-    model: Path, pairs: tuple[list[str], list[str]], settings: list[str] | None, out: Path | None
+    model: Path, pairs: tuple[list[str], list[str]], settings: list[str] | None
 ) -> "list[Explanation]":
     from untold.explain.explanation import explain as explain_translations
-    from untold.explain.explanation import explanation_kind
-    from untold.explain.write import check_format
 
     translator = load_translator(model, settings, ("batch_tokens",) if pairs[1] else None)
-    if out is not None:
-        check_format(out, explanation_kind(translator))  # before anything is translated
     with task("explaining", len(pairs[0])) as begun:
         return explain_translations(translator.with_progress(begun.advance), *pairs)
 
 
-def _refuse_figure(out: Path | None, figure: str) -> None:
-    from untold.explain.write import check_figure
+def _check_output(out: Path | None, figure: str) -> None:
+    from untold.explain.write import check_figure, check_format
 
-    if figure != "auto":
-        check_figure(out or Path("the terminal"), f"shares-{figure}")
+    if out is not None:
+        check_format(out)
+        check_output(out)
+    check_figure(out or Path("the terminal"), figure)
 
 
 def _refuse_other_files(

@@ -1,4 +1,4 @@
-"""Groups sentencepiece's pieces into words.
+"""Groups sentencepiece's pieces into words, and finds the words in the text.
 
 The module reads sentencepiece's notation only; another tokenizer's pieces must be written in it
 first. In this notation a leading ▁ stands for a space, <0xHH> for a byte and <unk> for the unknown.
@@ -14,62 +14,52 @@ from dataclasses import dataclass
 
 _SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_BLANKS = re.compile(r"\s*")
 # Thai and Lao; Burmese; Khmer; CJK punctuation and kana; Chinese characters; full-width forms.
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003fffd]"
 )
 
+_Edges = tuple[int, int]  # start and stop
+
 
 @dataclass(frozen=True)
-class Span:
-    """Names the pieces start, start + 1, ..., stop - 1; there is at least one."""
+class Word:
+    """A word of a text: as it is written there, where it stands, and what a model reads of it."""
 
-    start: int
-    stop: int
+    text: str
+    characters: tuple[int, int] | None  # [start, stop) in the text; None if it is not found there
+    pieces: slice  # never empty
+    read_as: str  # the pieces as text, ⁇ for what the tokenizer does not know
 
 
-def word_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
-    """Returns one span for each word between spaces, in order; blank text has none.
+def words(text: str, pieces: Sequence[str]) -> tuple[Word, ...]:
+    """Splits a text and its pieces into words for display.
 
-    The spans cover all pieces: a lone ▁ belongs to the word after it, or at the end of the text to
-    the word before it.
+    In scripts that are written without spaces each piece is a word: a Chinese sentence is shown in
+    its pieces, and a Latin name inside it as one word. Without a text, words are what the pieces
+    say.
     """
-    starts, blank = [0], True  # blank: the last span has no text yet
-    for position, piece in enumerate(pieces):
-        if piece.startswith(_SPACE) and not blank:
-            starts.append(position)
-            blank = True
-        blank = blank and not piece.strip(_SPACE)
-    if blank:
-        starts.pop()
-    return _spans_from_starts(starts, len(pieces))
+    whole = _spaced(pieces)
+    starts = [start for word in whole for start in _display_starts(pieces, word)]
+    return _find(text, pieces, whole, _edges(starts, len(pieces)))
 
 
-def display_spans(pieces: Sequence[str]) -> tuple[Span, ...]:
-    """Splits pieces into words for display.
+def words_between_spaces(text: str, pieces: Sequence[str]) -> tuple[Word, ...]:
+    """Splits a text and its pieces at spaces, in any script: the words that links count.
 
-    It differs from word_spans in scripts that are written without spaces: there each piece is a
-    word. A Chinese sentence is shown in its pieces, and a Latin name inside it as one word.
+    They cover all pieces: a lone ▁ belongs to the word after it, or at the end of the text to the
+    word before it. A blank text has none.
     """
-    starts = []
-    for word in word_spans(pieces):
-        starts.append(word.start)
-        previous: bool | None = None  # the previous character is unspaced; None at the word's start
-        for part in _whole_characters(pieces, word):
-            text = span_text(pieces, part)
-            unspaced = bool(UNSPACED.search(text))
-            if text and previous is not None and (unspaced or previous):
-                starts.append(part.start)
-            if text:
-                previous = unspaced
-    return _spans_from_starts(starts, len(pieces))
+    whole = _spaced(pieces)
+    return _find(text, pieces, whole, whole)
 
 
-def span_text(pieces: Sequence[str], span: Span) -> str:
+def piece_text(pieces: Sequence[str]) -> str:
     """Returns the pieces as readable text: no ▁, bytes as characters, ⁇ for the unknown."""
     byte_run, text = bytearray(), ""
-    for piece in pieces[span.start : span.stop]:
+    for piece in pieces:
         for number, part in enumerate(_BYTE.split(piece)):  # every second part is a byte
             if number % 2:
                 byte_run.append(int(part, 16))
@@ -98,16 +88,72 @@ def byte_piece(raw: bytes) -> str:
     return "".join(parts)
 
 
-def _spans_from_starts(starts: Sequence[int], stop: int) -> tuple[Span, ...]:
-    return tuple(map(Span, starts, [*starts[1:], stop]))
+def _find(
+    text: str, pieces: Sequence[str], whole: Sequence[_Edges], edges: Sequence[_Edges]
+) -> tuple[Word, ...]:
+    """Makes words of pieces; takes whole ones from the text, which may have unknown characters."""
+    written = [word for word in text.split(" ") if word]
+    known = dict(zip(whole, written, strict=True)) if len(whole) == len(written) else {}
+    read = [piece_text(pieces[start:stop]) for start, stop in edges]
+    texts = [known.get(each) or shown for each, shown in zip(edges, read, strict=True)]
+    places = _places(text, texts) or [None] * len(texts)
+    parts = (slice(*each) for each in edges)
+    return tuple(map(Word, texts, places, parts, read))
 
 
-def _whole_characters(pieces: Sequence[str], word: Span) -> Iterator[Span]:
+def _places(text: str, texts: Sequence[str]) -> list[tuple[int, int] | None] | None:
+    """Finds where each word stands in the text; None unless they are all that is in it."""
+    places: list[tuple[int, int] | None] = []
+    place = _end_of_blanks(text, 0)
+    for word in texts:
+        stop = place + len(word)
+        if not text.startswith(word, place):
+            return None
+        places.append((place, stop))
+        place = _end_of_blanks(text, stop)
+    return places if place == len(text) else None
+
+
+def _end_of_blanks(text: str, place: int) -> int:
+    found = _BLANKS.match(text, place)
+    return found.end() if found else place
+
+
+def _spaced(pieces: Sequence[str]) -> list[_Edges]:
+    starts, blank = [0], True  # blank: the last word has no text yet
+    for position, piece in enumerate(pieces):
+        if piece.startswith(_SPACE) and not blank:
+            starts.append(position)
+            blank = True
+        blank = blank and not piece.strip(_SPACE)
+    if blank:
+        starts.pop()
+    return _edges(starts, len(pieces))
+
+
+def _display_starts(pieces: Sequence[str], word: _Edges) -> Iterator[int]:
+    """Yields where a word between spaces starts, and where its pieces are words of their own."""
+    yield word[0]
+    previous: bool | None = None  # the previous character is unspaced; None at the word's start
+    for start, stop in _whole_characters(pieces, word):
+        text = piece_text(pieces[start:stop])
+        unspaced = bool(UNSPACED.search(text))
+        if text and previous is not None and (unspaced or previous):
+            yield start
+        if text:
+            previous = unspaced
+
+
+def _whole_characters(pieces: Sequence[str], word: _Edges) -> Iterator[_Edges]:
     """Yields single pieces, but keeps the bytes of one UTF-8 character together."""
-    start = word.start
-    for position in range(word.start + 1, word.stop):
+    start, stop = word
+    for position in range(start + 1, stop):
         byte = _BYTE.match(pieces[position])
         if byte is None or not 0x80 <= int(byte[1], 16) < 0xC0:  # no UTF-8 continuation byte
-            yield Span(start, position)
+            yield start, position
             start = position
-    yield Span(start, word.stop)
+    yield start, stop
+
+
+def _edges(starts: Sequence[int], stop: int) -> list[_Edges]:
+    return list(zip(starts, [*starts[1:], stop], strict=True)) if starts else []

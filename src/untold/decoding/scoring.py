@@ -1,11 +1,14 @@
-"""Teacher forcing: score given translations in one pass over all positions, without a search.
+"""Reads given pairs without a search: each is encoded once, and the model runs over it once.
 
-Reads given translations, in one pass each, and notes what happened to every piece.
+`forward_passes` is the only loop over given pairs. What one pass of a batch says is read in two
+ways: `ForwardPass.hypotheses` scores the targets as a search would, and `PairReader` notes which
+source piece was told where. Scores, links, checks, explanations and calibrations start from these.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,19 +16,133 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from untold.corpus.batching import Batch, IdPair, plan_by_length
+from untold.config import Config
+from untold.corpus.batching import Batch, IdPair, TextCodec, plan_by_length
+from untold.corpus.words import Word, words
+from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import NOT_NUMBERS, Hypothesis, Scorable
 from untold.decoding.penalties import CoveragePenalty, coverage_penalty, length_penalty
 from untold.errors import UntoldError
-from untold.models.seq2seq import Outputs, Signals
+from untold.models.seq2seq import Outputs, Seq2Seq, Signals
 from untold.models.signals import PAST
 from untold.models.translation_table import find_links
-from untold.storage.model_directory import TrainedModel
 
+CANNOT_TELL = (
+    "the model does not separate past and future, so it cannot tell what is untold: train one with "
+    'model.separator.kind = "gdr", or add it to this model with untold train --init MODEL and '
+    "train.freeze_backbone = true"
+)
 _POSITIONS = 1024  # logits of so many positions are in memory at a time
 
 
-@torch.inference_mode()
+@runtime_checkable
+class Trained(Protocol):
+    """A model with its configuration and codec, as `storage.load_model` returns it."""
+
+    @property
+    def model(self) -> Seq2Seq:
+        """The network."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """Its settings, which limit the length of pairs."""
+        ...
+
+    @property
+    def codec(self) -> TextCodec:
+        """Encodes its texts."""
+        ...
+
+
+@dataclass(frozen=True)
+class EncodedPair:
+    """Two texts and their ids, without special ids."""
+
+    source: str
+    target: str
+    ids: IdPair
+
+    @property
+    def length(self) -> int:
+        """Counts the ids of the longer side, with its EOS."""
+        return max(map(len, self.ids)) + 1
+
+
+def encode_pairs(codec: TextCodec, texts: Sequence[tuple[str, str]]) -> list[EncodedPair]:
+    """Encodes both sides of each pair."""
+    ids = codec.encode_pairs(texts)
+    return [EncodedPair(*sides, found) for sides, found in zip(texts, ids, strict=True)]
+
+
+def longest_pair(config: Config, batch_tokens: int) -> int:
+    """Says how many ids the longer side of a pair may have, with its EOS."""
+    longest = max(batch_tokens, config.data.max_tokens + 1)
+    most = config.model.most_tokens
+    return longest if most is None else min(longest, most + 1)
+
+
+def check_lengths(pairs: Sequence[EncodedPair], config: Config, batch_tokens: int) -> None:
+    """Refuses pairs that are too long to read: unlike a text to translate, none is cut."""
+    longest = longest_pair(config, batch_tokens)
+    cure = "divide it, or raise decode.batch_tokens; time and memory grow with its square"
+    if config.model.most_tokens is not None and longest > config.model.most_tokens:
+        cure = "the model has no more positions: divide it"
+    for number, pair in enumerate(pairs, start=1):
+        if pair.length > longest:
+            sizes = f"{pair.length} pieces, and at most {longest} are read at once"
+            raise UntoldError(f"pair {number} has a side of {sizes}: {cure}")
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """A batch of given pairs, and what a model predicts at all of its positions."""
+
+    model: Scorable
+    rows: Sequence[int]  # the places of the batch's pairs in the list that was given
+    batch: Batch
+    outputs: Any
+
+    @cached_property
+    def log_probabilities(self) -> Float[Tensor, "b t"]:
+        """Computes log p of the labels; padding gets zero, and its logits are never computed."""
+        real = self.batch.target_mask
+        places = (part.split(_POSITIONS) for part in real.nonzero(as_tuple=True))
+        parts = []
+        for rows, steps in zip(*places, strict=True):
+            logits = self.model.scores(self.outputs, rows, steps).float()
+            parts.append(-F.cross_entropy(logits, self.batch.labels[rows, steps], reduction="none"))
+        return torch.zeros(real.shape, device=real.device).masked_scatter(real, torch.cat(parts))
+
+    def of(self, model: Seq2Seq) -> "ForwardPass":
+        """Takes what one model of an ensemble has predicted."""
+        if not isinstance(self.model, Ensemble):
+            return self
+        part = self.outputs.parts[list(self.model.members).index(model)]
+        return ForwardPass(model, self.rows, self.batch, part)
+
+    @torch.inference_mode()
+    def hypotheses(
+        self, alpha: float, coverage: CoveragePenalty | None = None, *, attention: bool = False
+    ) -> list[Hypothesis]:
+        """Scores each target as a search would that has these penalties; `alpha` is of lengths."""
+        batch, signals = self.batch, self.outputs.signals
+        bad = self.log_probabilities.isnan().any(1).nonzero().flatten().tolist()
+        if bad:
+            raise UntoldError(f"sentence {int(batch.indices[bad[0]]) + 1}: {NOT_NUMBERS}")
+        shown = signals if attention else replace(signals, attention=None)
+        hypotheses = [
+            _hypothesis(batch, number, self.log_probabilities[number], shown, alpha)
+            for number in range(len(batch.source))
+        ]
+        if coverage is None:
+            return hypotheses
+        covered = coverage.of_targets(signals, batch.target_mask)
+        penalties = coverage_penalty(covered, batch.source_words, coverage.beta).tolist()
+        pairs = zip(hypotheses, penalties, strict=True)
+        return [replace(each, score=each.score + penalty) for each, penalty in pairs]
+
+
 def score_pairs(
     model: Scorable,
     batch: Batch,
@@ -34,70 +151,30 @@ def score_pairs(
     *,
     attention: bool = False,
 ) -> list[Hypothesis]:
-    """Scores each target as a search with these penalties would; `alpha` is the length penalty."""
+    """Scores each target of one batch: see `ForwardPass.hypotheses`."""
     by_attention = coverage is not None and coverage.by_attention
-    outputs = model(
-        batch.source, batch.source_mask, batch.prefix, attention=attention or by_attention
-    )
-    log_probs, signals = token_log_probabilities(model, outputs, batch), outputs.signals
-    bad = log_probs.isnan().any(1).nonzero().flatten().tolist()
-    if bad:
-        raise UntoldError(f"sentence {int(batch.indices[bad[0]]) + 1}: {NOT_NUMBERS}")
-    shown = signals if attention else replace(signals, attention=None)
-    found = [
-        _hypothesis(batch, number, log_probs[number], shown, alpha)
-        for number in range(len(log_probs))
-    ]
-    if coverage is None:
-        return found
-    covered = coverage.of_targets(signals, batch.target_mask)
-    penalties = coverage_penalty(covered, batch.source_words, coverage.beta).tolist()
-    pairs = zip(found, penalties, strict=True)
-    return [replace(each, score=each.score + penalty) for each, penalty in pairs]
+    rows = range(len(batch.source))
+    forward = _run(model, rows, batch, attention=attention or by_attention)
+    return forward.hypotheses(alpha, coverage, attention=attention)
 
 
-def token_log_probabilities(model: Scorable, outputs: Any, batch: Batch) -> Float[Tensor, "b t"]:
-    """Computes log p of the labels; padding gets zero, and its logits are never computed."""
-    real = batch.target_mask
-    places = (part.split(_POSITIONS) for part in real.nonzero(as_tuple=True))
-    found = [
-        -F.cross_entropy(
-            model.scores(outputs, rows, steps).float(), batch.labels[rows, steps], reduction="none"
-        )
-        for rows, steps in zip(*places, strict=True)
-    ]
-    return torch.zeros(real.shape, device=real.device).masked_scatter(real, torch.cat(found))
-
-
-def _hypothesis(
-    batch: Batch,
-    number: int,
-    log_probs: Float[Tensor, " t"],
-    shown: Signals[Tensor],
-    alpha: float,
-) -> Hypothesis:
-    real: Bool[Tensor, " t"] = batch.target_mask[number]
-    values = log_probs[real].tolist()
-    source = batch.source_mask[number]
-    return Hypothesis(
-        tokens=tuple(batch.labels[number, real].tolist()[:-1]),
-        score=sum(values) / length_penalty(float(len(values)), alpha),
-        log_probability=sum(values),
-        token_log_probabilities=tuple(values),
-        signals=shown.map(lambda signal: signal[number, real][:, source]),
-    )
-
-
-NO_ACCOUNT = (
-    "the model does not separate past and future, so it cannot tell what is untold: train one with "
-    'model.separator.kind = "gdr", or add it to this model with untold train --init MODEL and '
-    "train.freeze_backbone = true"
-)
+def forward_passes(
+    model: Scorable,
+    codec: TextCodec,
+    pairs: Sequence[EncodedPair],
+    batch_tokens: int,
+    *,
+    attention: bool = False,
+) -> Iterator[ForwardPass]:
+    """Runs a model over pairs in batches of similar length; each pair is in one of them."""
+    for rows in plan_by_length([pair.length for pair in pairs], batch_tokens):
+        batch = codec.batch([pairs[row].ids for row in rows], rows)
+        yield _run(model, rows, batch, attention=attention)
 
 
 @dataclass(frozen=True, eq=False)  # numpy arrays cannot be compared for equality by `==`
-class PairAccount:
-    """Notes of one pair, by pieces: T of the target and I of the source, without their ends.
+class ReadPair:
+    """A pair as a model has read it: T pieces of the target and I of the source, without ends.
 
     `links` say where each source piece was translated: column i sums to at most one, and what is
     left of it was not translated. `origins` say which source piece each target piece translates;
@@ -112,85 +189,90 @@ class PairAccount:
     alone: Float[np.ndarray, " i"]  # how far a source piece explains no target piece
     covered: Float[np.ndarray, " i"]  # at the end; nan if the model has no coverage
     log_probabilities: Float[np.ndarray, " t1"]  # of each target piece and of the end
+    texts: tuple[str, str] = ("", "")
+
+    @cached_property
+    def source_words(self) -> tuple[Word, ...]:
+        """The words of the source as they are displayed."""
+        return words(self.texts[0], self.source)
+
+    @cached_property
+    def target_words(self) -> tuple[Word, ...]:
+        """The words of the target as they are displayed."""
+        return words(self.texts[1], self.target)
 
 
-class AccountReader:
+class PairReader:
     """Reads pairs with one model that separates past and future."""
 
-    def __init__(self, trained: TrainedModel, batch_tokens: int = 4096) -> None:
+    def __init__(self, trained: Trained, batch_tokens: int = 4096) -> None:
         if trained.model.past_future is None:
-            raise UntoldError(NO_ACCOUNT)
-        self.trained = trained
-        self.codec = trained.codec
+            raise UntoldError(CANNOT_TELL)
+        self.trained, self.codec = trained, trained.codec
         self.batch_tokens = batch_tokens
-        self.longest = max(batch_tokens, trained.config.data.max_tokens + 1)  # pieces, with the end
-        if (most := trained.config.model.most_tokens) is not None:
-            self.longest = min(self.longest, most + 1)
+        self.longest = longest_pair(trained.config, batch_tokens)
 
-    def fits(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Tells which pairs are short enough to be read."""
-        return [_length(each) <= self.longest for each in self.codec.encode_pairs(pairs)]
+    def encode(self, texts: Sequence[tuple[str, str]]) -> list[EncodedPair]:
+        """Encodes both sides of each pair."""
+        return encode_pairs(self.codec, texts)
+
+    def encode_pieces(
+        self,
+        texts: Sequence[tuple[str, str]],
+        pieces: Sequence[tuple[Sequence[str], Sequence[str]]],
+    ) -> list[EncodedPair]:
+        """Encodes pairs that are in pieces already; a search may cut words unlike the tokenizer."""
+        source, target = self.codec.tokenizers.source, self.codec.tokenizers.target
+        ids = [(source.ids(one), target.ids(other)) for one, other in pieces]
+        return [EncodedPair(*sides, own) for sides, own in zip(texts, ids, strict=True)]
+
+    def fits(self, pair: EncodedPair) -> bool:
+        """Tells whether a pair is short enough: memory grows with the square of its length."""
+        return pair.length <= self.longest
 
     def read(
-        self, pairs: Sequence[tuple[str, str]], advance: Callable[[int], object] | None = None
-    ) -> list[PairAccount]:
-        """Reads each pair of texts; `advance` hears how many more were read after every batch.
-
-        A pair that is longer than `longest` is an error: memory grows with the square of lengths.
-        """
-        return self._read_ids(self.codec.encode_pairs(pairs), advance)
-
-    def read_pieces(
-        self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
-    ) -> list[PairAccount]:
-        """Reads pairs in pieces; a search may cut words unlike the tokenizer."""
-        of_source, of_target = self.codec.tokenizers.source.ids, self.codec.tokenizers.target.ids
-        return self._read_ids([(of_source(source), of_target(target)) for source, target in pairs])
-
-    def _read_ids(
-        self, ids: Sequence[IdPair], advance: Callable[[int], object] | None = None
-    ) -> list[PairAccount]:
-        lengths = [_length(each) for each in ids]
-        for number, length in enumerate(lengths, start=1):
-            if length > self.longest:
-                raise UntoldError(
-                    f"pair {number} has a side of {length} pieces, and at most {self.longest} are "
-                    "read at once: divide it, or raise decode.batch_tokens"
-                )
-        found: dict[int, PairAccount] = {}
-        for rows in plan_by_length(lengths, self.batch_tokens):
-            batch = self.codec.batch([ids[row] for row in rows], rows)
-            found.update(zip(rows, self._read_batch(batch), strict=True))
-            if advance is not None:
-                advance(len(rows))
-        return [found[row] for row in range(len(ids))]
+        self,
+        pairs: Sequence[EncodedPair],
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[ReadPair]:
+        """Reads each pair; `on_progress` is told after every batch how many more were read."""
+        check_lengths(pairs, self.trained.config, self.batch_tokens)
+        read: dict[int, ReadPair] = {}
+        for forward in forward_passes(self.trained.model, self.codec, pairs, self.batch_tokens):
+            read.update(zip(forward.rows, self.read_pass(forward, pairs), strict=True))
+            if on_progress is not None:
+                on_progress(len(forward.rows))
+        return [read[row] for row in range(len(pairs))]
 
     @torch.inference_mode()
-    def _read_batch(self, batch: Batch) -> list[PairAccount]:
-        model = self.trained.model
-        outputs = model(batch.source, batch.source_mask, batch.prefix)
-        log_probs = token_log_probabilities(model, outputs, batch).cpu().numpy()
-        notes = [each.float().cpu().numpy() for each in self._notes(outputs, batch)]
-        source_ids, target_ids = batch.source.tolist(), batch.labels.tolist()
-        lengths = batch.source_words.sum(1).tolist(), batch.target_mask.sum(1).tolist()
-        found = []
-        for row, (i, t1) in enumerate(zip(*lengths, strict=True)):
-            shares, links, origins, alone, covered = (each[row] for each in notes)
-            found.append(
-                PairAccount(
-                    tuple(self.codec.tokenizers.source.pieces(source_ids[row][:i])),
-                    tuple(self.codec.tokenizers.target.pieces(target_ids[row][: t1 - 1])),
-                    shares[:t1, :i],
-                    links[: t1 - 1, :i],
-                    origins[: t1 - 1, :i],
+    def read_pass(self, forward: ForwardPass, pairs: Sequence[EncodedPair]) -> list[ReadPair]:
+        """Reads the pairs of a pass, which may be one of an ensemble that has this model."""
+        forward = forward.of(self.trained.model)
+        batch = forward.batch
+        log_probabilities = forward.log_probabilities.cpu().numpy()
+        figures = [each.float().cpu().numpy() for each in self._figures(forward.outputs, batch)]
+        tokenizers = self.codec.tokenizers
+        read = []
+        for number, row in enumerate(forward.rows):
+            pair = pairs[row]
+            shares, links, origins, alone, covered = (values[number] for values in figures)
+            i, t = map(len, pair.ids)
+            read.append(
+                ReadPair(
+                    tuple(tokenizers.source.pieces(pair.ids[0])),
+                    tuple(tokenizers.target.pieces(pair.ids[1])),
+                    shares[: t + 1, :i],
+                    links[:t, :i],
+                    origins[:t, :i],
                     alone[:i],
-                    covered[t1 - 1, :i],
-                    log_probs[row, :t1],
+                    covered[t, :i],
+                    log_probabilities[number, : t + 1],
+                    (pair.source, pair.target),
                 )
             )
-        return found
+        return read
 
-    def _notes(self, outputs: Outputs, batch: Batch) -> tuple[torch.Tensor, ...]:
+    def _figures(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, ...]:
         """Returns shares, links, origins, what is alone, and coverage of a batch."""
         separated, past_future = outputs.separated, self.trained.model.past_future
         assert separated is not None and past_future is not None
@@ -208,5 +290,26 @@ class AccountReader:
         return shares, links.words, links.origins[..., :-1], links.alone, covered
 
 
-def _length(ids: IdPair) -> int:
-    return max(map(len, ids)) + 1
+@torch.inference_mode()
+def _run(model: Scorable, rows: Sequence[int], batch: Batch, *, attention: bool) -> ForwardPass:
+    outputs = model(batch.source, batch.source_mask, batch.prefix, attention=attention)
+    return ForwardPass(model, rows, batch, outputs)
+
+
+def _hypothesis(
+    batch: Batch,
+    number: int,
+    log_probabilities: Float[Tensor, " t"],
+    shown: Signals[Tensor],
+    alpha: float,
+) -> Hypothesis:
+    real: Bool[Tensor, " t"] = batch.target_mask[number]
+    values = log_probabilities[real].tolist()
+    source = batch.source_mask[number]
+    return Hypothesis(
+        tokens=tuple(batch.labels[number, real].tolist()[:-1]),
+        score=sum(values) / length_penalty(float(len(values)), alpha),
+        log_probability=sum(values),
+        token_log_probabilities=tuple(values),
+        signals=shown.map(lambda signal: signal[number, real][:, source]),
+    )

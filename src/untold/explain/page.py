@@ -1,7 +1,4 @@
-"""A self-contained HTML page that steps through translations, with the data inside.
-
-Translations and explanations as JSON.
-"""
+"""Translations and explanations as JSON, and as a page of one file that steps through them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from untold.explain.explanation import PfrnnExplanation, ShareExplanation, copy_probabilities
+from untold.explain.explanation import Explanation, copy_probabilities
 from untold.models.signals import CATEGORIES
 from untold.translator import Translation
 from untold.web import inline_page
@@ -40,7 +37,7 @@ def translation_record(translation: Translation) -> dict[str, Any]:
     return fields
 
 
-def share_document(explanations: Sequence[ShareExplanation]) -> dict[str, Any]:
+def share_document(explanations: Sequence[Explanation]) -> dict[str, Any]:
     """Collects explanations in the layout of docs/explain.md, for JSON files and HTML pages."""
     return {
         "layout": _LAYOUT,
@@ -49,37 +46,14 @@ def share_document(explanations: Sequence[ShareExplanation]) -> dict[str, Any]:
     }
 
 
-def share_json(explanations: Sequence[ShareExplanation]) -> bytes:
-    """Writes explanations by shares as a JSON file."""
-    return _json(share_document(explanations))
-
-
-def pfrnn_document(explanations: Sequence[PfrnnExplanation]) -> dict[str, Any]:
-    """Collects explanations of a PFRNN in the layout of docs/explain.md; it has no categories."""
-    return {
-        "layout": _LAYOUT,
-        "sentences": [explanation.as_record() for explanation in explanations],
-    }
-
-
-def pfrnn_json(explanations: Sequence[PfrnnExplanation]) -> bytes:
-    """Writes explanations of a PFRNN as a JSON file."""
-    return _json(pfrnn_document(explanations))
-
-
-def _json(document: Mapping[str, Any]) -> bytes:
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+def share_json(explanations: Sequence[Explanation]) -> bytes:
+    """Writes explanations as a JSON file."""
+    text = json.dumps(share_document(explanations), ensure_ascii=False, allow_nan=False)
     return f"{text}\n".encode(errors="backslashreplace")  # as JSON writes a lone surrogate
 
 
-def _copied(row: Float[np.ndarray, " i"]) -> dict[str, Any]:
-    """Says how probable it is that a token was copied, and its likeliest origin."""
-    source = int(row.argmax()) if row.any() else None
-    return {"probability": round(float(row.sum()), 6), "source": source}
-
-
-def share_page(explanations: Sequence[ShareExplanation]) -> bytes:
-    """Draws explanations by shares as an HTML page."""
+def share_page(explanations: Sequence[Explanation]) -> bytes:
+    """Draws explanations as an HTML page."""
     return html_page(share_document(explanations)).encode()
 
 
@@ -87,3 +61,9 @@ def html_page(document: Mapping[str, Any]) -> str:
     """Puts a document (docs/explain.md) into the page; its texts cannot become markup."""
     first = document["sentences"][0]["source"]["text"]
     return inline_page("explain_page.html", script_json(document), first)
+
+
+def _copied(row: Float[np.ndarray, " i"]) -> dict[str, Any]:
+    """Says how probable it is that a token was copied, and its likeliest origin."""
+    source = int(row.argmax()) if row.any() else None
+    return {"probability": round(float(row.sum()), 6), "source": source}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from untold.corpus.tokenizer import SpecialIds, Tokenizers, check_unicode
-from untold.corpus.words import Span, byte_piece, span_text
+from untold.corpus.words import byte_piece, piece_text
 from untold.errors import UntoldError, shorten
 from untold.huggingface.optional import import_transformers, quiet, system_errors
 
@@ -109,7 +109,7 @@ class HuggingFaceTokenizer:
         if self._is_target or not self._shared.is_separate:
             text = self._shared.decode(words)
         else:  # Marian decodes with the vocabulary of the target alone
-            text = span_text(self.pieces(words), Span(0, len(words)))
+            text = piece_text(self.pieces(words))
         return text.replace("\n", " ").replace("\r", " ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from untold.errors import UntoldError
-from untold.explain.explanation import ShareExplanation, explain
-from untold.explain.figures import MARGIN, Canvas, panels_png, panels_svg, render
+from untold.explain.explanation import Explanation, explain
+from untold.explain.figures import MARGIN, Canvas, draw_shares, render
 from untold.lab.analysis import interesting_pairs
 from untold.lab.items import Evidence, EvidenceItem, EvidenceTable, Picture, SystemsItem, number
 from untold.lab.runner import Workshop
@@ -268,9 +268,7 @@ class HeatmapItem(SystemsItem):
         pictures = []
         for system in self.systems:
             translator = workshop.load(workshop.seeds_of(system)[0])
-            found = [
-                e for e in explain(translator, sources, targets) if isinstance(e, ShareExplanation)
-            ]
+            found = explain(translator, sources, targets)
             name = f"{self.name}-{system.name}"
             pictures.append(Picture(name, system.title, partial(_heatmap, found)))
         rows = [[source, target] for source, target in chosen]
@@ -283,5 +281,5 @@ def _first_test(workshop: Workshop) -> list[tuple[str, str]]:
     return list(zip(*corpus.read(corpus.known.tests[0]), strict=True))
 
 
-def _heatmap(explanations: Sequence[ShareExplanation], kind: str) -> bytes:
-    return panels_png(explanations) if kind == "png" else panels_svg(explanations)
+def _heatmap(explanations: Sequence[Explanation], kind: str) -> bytes:
+    return draw_shares(explanations, kind, "panels")

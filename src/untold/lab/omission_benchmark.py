@@ -37,8 +37,9 @@ from untold.checking.evidence import (
 )
 from untold.checking.synthetic_errors import DAMAGE_KINDS, candidate_spans, frequent_words
 from untold.corpus.text import read_test_set
-from untold.corpus.words import Span, word_spans
-from untold.decoding.scoring import NO_ACCOUNT, AccountReader, PairAccount
+from untold.corpus.words import words_between_spaces
+from untold.decoding.scoring import CANNOT_TELL, PairReader, ReadPair
+from untold.decoding.word_figures import merge_values
 from untold.errors import UntoldError
 from untold.explain.figures import MARGIN, Canvas, render
 from untold.files import write_file
@@ -97,16 +98,16 @@ class AccountScorer(OmissionScorer):
 
     name, passes = "account", "1"
 
-    def __init__(self, accounts: ReadOnce[PairAccount], calibration: Calibration) -> None:
+    def __init__(self, accounts: ReadOnce[ReadPair], calibration: Calibration) -> None:
         self.accounts, self.calibration = accounts, calibration
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
         """Scores by log-odds."""
         return [self._score(each) for each in self.accounts(pairs)]
 
-    def _score(self, account: PairAccount) -> PairScores:
+    def _score(self, account: ReadPair) -> PairScores:
         known = self.calibration
-        evidence = source_evidence(account, word_spans(account.source))
+        evidence = source_evidence(account, words_between_spaces("", account.source))
         words = known.omitted.log_odds(evidence, known.omitted.prior)
         row = segment_evidence(account, words)[None]
         return PairScores(words, float(known.has_omission.log_odds(row, known.damaged)[0]))
@@ -117,7 +118,7 @@ class EvidenceScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, accounts: ReadOnce[PairAccount], *, by_lexicon: bool) -> None:
+    def __init__(self, accounts: ReadOnce[ReadPair], *, by_lexicon: bool) -> None:
         self.accounts, self.by_lexicon = accounts, by_lexicon
         self.name = "lexicon" if by_lexicon else "future"
 
@@ -125,8 +126,8 @@ class EvidenceScorer(OmissionScorer):
         """Scores a pair by its most suspicious word."""
         return [_by_highest(self._words(each)) for each in self.accounts(pairs)]
 
-    def _words(self, account: PairAccount) -> Float[np.ndarray, " i"]:
-        words = word_spans(account.source)
+    def _words(self, account: ReadPair) -> Float[np.ndarray, " i"]:
+        words = words_between_spaces("", account.source)
         if self.by_lexicon:
             return lexicon_evidence(account, words)
         return share_evidence(account, words)[:, 0]
@@ -149,7 +150,7 @@ class AttentionScorer(OmissionScorer):
     def _words(self, scored: Translation) -> Float[np.ndarray, " i"]:
         assert scored.attention is not None
         seen = self.merge(scored.attention, axis=0)
-        return -_merge(seen, word_spans(scored.source_tokens), np.max)
+        return -merge_values(seen, words_between_spaces("", scored.source_tokens), np.max)
 
 
 class SequenceScorer(OmissionScorer):
@@ -157,7 +158,7 @@ class SequenceScorer(OmissionScorer):
 
     passes = "1"
 
-    def __init__(self, accounts: ReadOnce[PairAccount], *, by_end: bool) -> None:
+    def __init__(self, accounts: ReadOnce[ReadPair], *, by_end: bool) -> None:
         self.accounts, self.by_end = accounts, by_end
         self.name = "p(EOS)" if by_end else "log-probability"
 
@@ -223,10 +224,10 @@ def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[Om
     """Makes every way that the model allows; the first is the model's own best."""
     trained = next((each for each in translator.models if each.model.past_future), None)
     if trained is None:
-        raise UntoldError(NO_ACCOUNT)
+        raise UntoldError(CANNOT_TELL)
     past_future = trained.model.past_future
     assert past_future is not None
-    reader = AccountReader(trained, translator.decode.batch_tokens)
+    reader = PairReader(trained, translator.decode.batch_tokens)
     accounts = ReadOnce(partial(_read_accounts, reader))
     scored = ReadOnce(partial(translator.score, attention=True))
     found: list[OmissionScorer] = []
@@ -242,22 +243,16 @@ def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[Om
     return [*found, ContrastiveScorer(translator)]
 
 
-def _read_accounts(reader: AccountReader, pairs: TextPairs) -> list[PairAccount]:
+def _read_accounts(reader: PairReader, pairs: TextPairs) -> list[ReadPair]:
     """Reads pairs whose source words are those that the scores are for."""
-    found = reader.read(pairs)
+    found = reader.read(reader.encode(pairs))
     for (source, _), account in zip(pairs, found, strict=True):
-        check_words(source.split(), word_spans(account.source))
+        check_words(source.split(), words_between_spaces("", account.source))
     return found
 
 
 def _by_highest(words: Float[np.ndarray, " i"]) -> PairScores:
     return PairScores(words, float(words.max()) if len(words) else 0.0)
-
-
-def _merge(
-    values: Float[np.ndarray, " n"], words: Sequence[Span], how: Callable[[np.ndarray], float]
-) -> Float[np.ndarray, " i"]:
-    return np.array([how(values[word.start : word.stop]) for word in words])
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from untold.alignment.model_links import flip_steps, turning_links
-from untold.checking.evidence import merge_assignments
 from untold.corpus.alignments import (
     Alignment,
     alignment_error_rate,
     check_alignments,
     read_alignments,
 )
-from untold.corpus.words import Span, word_spans
+from untold.corpus.words import Word, words_between_spaces
+from untold.decoding.word_figures import merge_assignments
 from untold.errors import UntoldError
 from untold.models.signals import FUTURE, PAST, REDUNDANT
 from untold.progress_bar import task
@@ -331,11 +331,11 @@ def trace_pairs(translator: Translator, pairs: Sequence[AlignedPair]) -> list[Pa
     return [_trace(pair, each) for pair, each in zip(pairs, scored, strict=True)]
 
 
-def check_words(words: Sequence[str], spans: Sequence[Span]) -> None:
+def check_words(words: Sequence[str], of_pieces: Sequence[Word]) -> None:
     """Refuses a text whose words, between blanks, are not those of its pieces."""
-    if len(spans) != len(words):
+    if len(of_pieces) != len(words):
         raise UntoldError(
-            f"{' '.join(words)[:80]!r} has {len(words)} words, but {len(spans)} for the "
+            f"{' '.join(words)[:80]!r} has {len(words)} words, but {len(of_pieces)} for the "
             "tokenizer: alignments need text whose words stand between single blanks"
         )
 
@@ -367,7 +367,8 @@ def _cell(value: float | None) -> str:
 
 
 def _trace(pair: AlignedPair, scored: Translation) -> PairTrace:
-    source, target = word_spans(scored.source_tokens), word_spans(scored.tokens)
+    source = words_between_spaces(pair.source, scored.source_tokens)
+    target = words_between_spaces(pair.target, scored.tokens)
     words = tuple(pair.source.split()), tuple(pair.target.split())
     check_words(words[0], source)
     check_words(words[1], target)

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from untold.checking.checker import CheckedSegment, Checker
-from untold.checking.evidence import merge_assignments
 from untold.checking.formats import read_segments
 from untold.checking.segments import Damage, ReadOptions, Segment
-from untold.corpus.words import display_spans
+from untold.corpus.words import Word
+from untold.corpus.words import words as split_words
+from untold.decoding.word_figures import merge_shares
 from untold.errors import UntoldError, reason_and_cure, shorten
-from untold.explain.explanation import displayed_words, explain, explain_translations
+from untold.explain.explanation import explain, explain_translations
 from untold.models.signals import CATEGORIES
 from untold.serve.schemas import ApiError, ServiceLimits, StreamEvent, not_ready, unfit
 from untold.serve.service import Decoding, ServedModel
@@ -192,23 +193,27 @@ def live_events(asked: LiveText, metrics: ServiceMetrics) -> Generator[StreamEve
     """Yields `start`, one `token` after each step of the search, and `end`."""
     translator, text = asked.model.with_decoding(asked.decoding), asked.text
     pieces = translator.tokenizers.source.pieces(translator.codec.encode_sources([text])[0])
-    words = list(displayed_words(text, pieces))
-    source = {"text": text, "language": asked.model.languages[0], "words": words}
+    words = split_words(text, pieces)
+    source = {
+        "text": text,
+        "language": asked.model.languages[0],
+        "words": [word.text for word in words],
+    }
     heading = {"model": asked.model.name, "categories": list(CATEGORIES)}
     yield StreamEvent("start", heading | {"source": source})
     before: Sequence[str] = ()
     translation: Translation | None = None
     for index, translation in enumerate(translator.steps(text, prefix=asked.prefix)):
-        shown = displayed_words(translation.text, translation.tokens)
+        shown = [word.text for word in split_words(translation.text, translation.tokens)]
         kept = kept_words(before, shown)
         record = {
             "index": index,
             "text": translation.text,
-            "words": list(shown),
+            "words": shown,
             "kept": kept,
             "revised": kept < len(before),
             "complete": translation.complete,
-            "shares": _newest_shares(translation, pieces),
+            "shares": _newest_shares(translation, pieces, words),
         }
         before = shown
         yield StreamEvent("token", record)
@@ -227,14 +232,16 @@ def kept_words(before: Sequence[str], now: Sequence[str]) -> int:
     return min(len(before), len(now))
 
 
-def _newest_shares(translation: Translation, pieces: Sequence[str]) -> list[Any] | None:
+def _newest_shares(
+    translation: Translation, pieces: Sequence[str], words: Sequence[Word]
+) -> list[Any] | None:
     """Returns the shares of each source word before the newest token.
 
     A text that is translated in segments has none, for no segment knows all of its words.
     """
     if translation.assignments is None or len(translation.source_tokens) != len(pieces):
         return None
-    merged = merge_assignments(translation.assignments[-1:], (), display_spans(pieces))[0]
+    merged = merge_shares(translation.assignments[-1:], words)[0]
     return merged.astype(np.float64).round(4).tolist()
 
 

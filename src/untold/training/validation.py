@@ -10,7 +10,7 @@ import torch
 
 from untold.checking.synthetic_errors import MOST_PAIRS, fit_calibration
 from untold.corpus.batching import Batch, PairStore, plan_epoch
-from untold.decoding.scoring import AccountReader
+from untold.decoding.scoring import PairReader
 from untold.errors import UntoldError
 from untold.files import is_complete
 from untold.interruption import Interrupted, PutOffError
@@ -149,5 +149,5 @@ def _fit(
             interrupted.put_off()
             begun.advance(count)
 
-        reader = AccountReader(trained, trained.config.decode.batch_tokens)
+        reader = PairReader(trained, trained.config.decode.batch_tokens)
         return fit_calibration(reader, pairs, trained.config.train.seed, advance)

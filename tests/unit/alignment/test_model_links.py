@@ -1,4 +1,4 @@
-"""Links of a model: how they are joined and read from an account, and which pairs have none."""
+"""Links of a model: how they are joined and read from a pair, and which pairs have none."""
 
 import re
 from dataclasses import replace
@@ -21,8 +21,8 @@ from untold.alignment.model_links import (
     link_displayed_words,
     turning_links,
 )
-from untold.corpus.words import word_spans
-from untold.decoding.scoring import PairAccount
+from untold.corpus.words import Word, words_between_spaces
+from untold.decoding.scoring import ReadPair
 from untold.errors import UntoldError
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
@@ -122,7 +122,7 @@ def test_a_word_is_linked_to_the_one_after_which_it_turns(column: str, expected:
 
 
 # Two source words of two pieces and of one; two target words of one piece and of two.
-ACCOUNT = PairAccount(
+READ = ReadPair(
     source=("▁do", "gs", "▁bark"),
     target=("▁bellen", "▁Hun", "de"),
     shares=np.array([[CATEGORY[cell] for cell in row] for row in ("FFF", "FFP", "-PP", "PPP")]),
@@ -134,27 +134,31 @@ ACCOUNT = PairAccount(
 )
 
 
+def sides(pair: ReadPair) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
+    return words_between_spaces("", pair.source), words_between_spaces("", pair.target)
+
+
 def test_links_of_displayed_words_have_the_likelier_of_two_probabilities() -> None:
-    assert link_displayed_words(ACCOUNT) == (WordLink(0, 1, 0.8), WordLink(1, 0, 0.9))
-    unspaced = replace(ACCOUNT, source=("▁犬", "が", "▁bark"))  # three words, not two
+    assert link_displayed_words(READ) == (WordLink(0, 1, 0.8), WordLink(1, 0, 0.9))
+    unspaced = replace(READ, source=("▁犬", "が", "▁bark"))  # three words, not two
     assert link_displayed_words(unspaced) == (
         WordLink(0, 1, 0.5),
         WordLink(1, 1, 0.8),
         WordLink(2, 0, 0.9),
     )
-    blank = replace(ACCOUNT, target=(), links=np.zeros((0, 3)), origins=np.zeros((0, 3)))
+    blank = replace(READ, target=(), links=np.zeros((0, 3)), origins=np.zeros((0, 3)))
     assert link_displayed_words(blank) == ()
 
 
 @pytest.mark.parametrize("way", list(WAYS))
 def test_pieces_become_words_in_every_way(way: str) -> None:
-    found = WAYS[way](ACCOUNT, word_spans(ACCOUNT.source), word_spans(ACCOUNT.target))
+    found = WAYS[way](READ, *sides(READ))
     assert found == links("0-1 1-0")
 
 
 def read(**changes: object) -> frozenset[tuple[int, int]]:
-    account = replace(ACCOUNT, **changes)
-    return WAYS["links"](account, word_spans(account.source), word_spans(account.target))
+    pair = replace(READ, **changes)
+    return WAYS["links"](pair, *sides(pair))
 
 
 def test_weak_links_do_not_count() -> None:
@@ -172,8 +176,8 @@ def test_every_rise_of_past_is_a_link() -> None:
     texts = {"source": ("▁a", "▁b"), "target": ("▁x", "▁y", "▁z")}
     none = {"links": np.zeros((3, 2)), "origins": np.zeros((3, 2))}
     none |= {"alone": np.zeros(2), "covered": np.zeros(2)}
-    account = replace(ACCOUNT, shares=shares, **texts, **none)
-    found = WAYS["assignments"](account, word_spans(account.source), word_spans(account.target))
+    pair = replace(READ, shares=shares, **texts, **none)
+    found = WAYS["assignments"](pair, *sides(pair))
     assert found == links("0-0 0-1")
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from fake_checks import TEXTS, judged
 from untold.checking.checker import CheckedSegment, JudgedSide
 from untold.checking.reports import damage_record, json_line, marked_side, segment_record
 from untold.checking.segments import Damage, Segment
+from untold.corpus.words import Word
 
 LIMITS = {"omission": 0.5, "addition": 0.5}
 
@@ -71,10 +71,15 @@ def test_parts_are_the_text_and_the_marked_ones_are_the_findings(words, blank):
     assert marked_side(made, "target") == [("x", None)]
 
 
-@pytest.mark.parametrize("text", ["ﬁn d lost", "fin d", "fin d lost!", ""])
-def test_words_that_a_tokenizer_has_changed_are_shown_instead_of_the_text(text):
-    side = JudgedSide(("fin", "d", "lost"), (0.9, 0.1, 0.8), 0.9)
-    other = JudgedSide(("x",), (0.1,), 0.1)
+def judged_side(words, places, probabilities):
+    parts = (slice(k, k + 1) for k in range(len(words)))
+    return JudgedSide(tuple(map(Word, words, places, parts, words)), probabilities, 0.9)
+
+
+def test_words_that_a_tokenizer_has_changed_are_shown_instead_of_the_text():
+    text, words = "ﬁn d lost!", ("fin", "d", "lost")
+    side = judged_side(words, [None] * 3, (0.9, 0.1, 0.8))
+    other = judged_side(("x",), [(0, 1)], (0.1,))
     checked = CheckedSegment(Segment("f", 1, text, "x"), side, other)
     made = segment_record(checked, checked.findings(LIMITS))
     assert [finding["characters"] for finding in made["findings"]] == [None, None]
@@ -83,8 +88,8 @@ def test_words_that_a_tokenizer_has_changed_are_shown_instead_of_the_text(text):
 
 
 def test_words_of_a_script_without_spaces_are_found():
-    side = JudgedSide(("再见", "世界"), (0.1, 0.9), 0.9)
-    other = JudgedSide(("x",), (0.1,), 0.1)
+    side = judged_side(("再见", "世界"), [(0, 2), (2, 4)], (0.1, 0.9))
+    other = judged_side(("x",), [(0, 1)], (0.1,))
     checked = CheckedSegment(Segment("f", 1, "再见世界", "x"), side, other)
     made = segment_record(checked, checked.findings(LIMITS))
     assert marked_side(made, "source") == [("再见", None), ("世界", 0)]

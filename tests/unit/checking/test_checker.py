@@ -9,7 +9,7 @@ from toys import toy_trained, write_corpus
 from untold.checking import checker
 from untold.checking.checker import CheckedSegment, Checker, check_segments
 from untold.checking.segments import Damage, Segment
-from untold.decoding.scoring import AccountReader
+from untold.decoding.scoring import PairReader
 from untold.errors import UntoldError
 from untold.storage.calibration import (
     SEGMENT_EVIDENCE,
@@ -84,8 +84,9 @@ def test_judged_words_fit_the_displayed_ones(
     assert isinstance(found, CheckedSegment)
     for side, text in ((found.source, source), (found.target, target)):
         assert len(side.words) == len(side.probabilities) > 0
-        assert all(side.words) and all(0 < each < 1 for each in (*side.probabilities, side.any))
-        assert "".join(side.words).replace("⁇", "") or "Ω" in text
+        assert all(word.text for word in side.words)
+        assert all(0 < each < 1 for each in (*side.probabilities, side.any))
+        assert "".join(word.text for word in side.words).replace("⁇", "") or "Ω" in text
     for kind, side in (("omission", found.source), ("addition", found.target)):
         everything = side.runs(kind, 0.0)
         assert [(run.start, run.stop) for run in everything] == [(0, len(side.words))]
@@ -94,7 +95,9 @@ def test_judged_words_fit_the_displayed_ones(
 def test_plain_words_are_shown_as_they_are_written(translator: Translator) -> None:
     (found,) = check_segments(translator, [segment("abcd  xyz g", "Ωω ef")])
     assert isinstance(found, CheckedSegment)
-    assert found.source.words == ("abcd", "xyz", "g") and found.target.words == ("Ωω", "ef")
+    texts = [[word.text for word in side.words] for side in (found.source, found.target)]
+    assert texts == [["abcd", "xyz", "g"], ["Ωω", "ef"]]
+    assert found.source.runs("omission", 0.0)[0].characters == (0, 11)
 
 
 def test_order_is_kept_and_the_company_does_not_matter(
@@ -177,4 +180,4 @@ def test_models_that_cannot_judge_are_refused_with_the_cure(root: Path) -> None:
 def test_of_an_ensemble_the_first_calibrated_model_judges(root: Path) -> None:
     bare, good = make(root, None).models[0], make(root, CALIBRATION).models[0]
     found = Checker(Translator([bare, good]))
-    assert found.model is good and isinstance(found.reader, AccountReader)
+    assert found.model is good and isinstance(found.reader, PairReader)

@@ -1,4 +1,4 @@
-"""Evidence: finite whatever an account holds, and in the right direction."""
+"""Evidence: finite whatever was read, and in the right direction."""
 
 from typing import Any
 
@@ -16,8 +16,7 @@ from untold.checking.evidence import (
     source_evidence,
     target_evidence,
 )
-from untold.corpus.words import Span, display_spans
-from untold.decoding.scoring import PairAccount
+from untold.decoding.scoring import ReadPair
 from untold.storage.calibration import SEGMENT_EVIDENCE, SOURCE_EVIDENCE, TARGET_EVIDENCE
 
 SHARES = st.floats(0, 1, width=32)
@@ -26,7 +25,7 @@ PIECES = st.lists(st.sampled_from(["▁", "▁a", "b", "<unk>", "<0xE6>", "字",
 
 @st.composite
 def fields(draw: st.DrawFn) -> tuple[Any, ...]:
-    """The fields of a PairAccount, which must be made outside: beartype draws random numbers."""
+    """The fields of a ReadPair, which must be made outside: beartype draws random numbers."""
     source, target = tuple(draw(PIECES)), tuple(draw(PIECES))
     i, t = len(source), len(target)
 
@@ -46,21 +45,21 @@ def fields(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @given(fields(), st.lists(st.floats(-1e9, 1e9), max_size=6))
-def test_evidence_is_finite_for_any_account(fields: tuple[Any, ...], odds: list[float]) -> None:
-    account = PairAccount(*fields)
-    source = source_evidence(account, display_spans(account.source))
-    target = target_evidence(account, display_spans(account.target))
-    segment = segment_evidence(account, np.array(odds, float))
-    assert source.shape == (len(display_spans(account.source)), len(SOURCE_EVIDENCE))
-    assert target.shape == (len(display_spans(account.target)), len(TARGET_EVIDENCE))
+def test_evidence_is_finite_for_any_pair(fields: tuple[Any, ...], odds: list[float]) -> None:
+    pair = ReadPair(*fields)
+    source = source_evidence(pair, pair.source_words)
+    target = target_evidence(pair, pair.target_words)
+    segment = segment_evidence(pair, np.array(odds, float))
+    assert source.shape == (len(pair.source_words), len(SOURCE_EVIDENCE))
+    assert target.shape == (len(pair.target_words), len(TARGET_EVIDENCE))
     assert segment.shape == (len(SEGMENT_EVIDENCE),)
     for each in (source, target, segment):
         assert np.isfinite(each).all()
 
 
-def example() -> PairAccount:
+def example() -> ReadPair:
     """Two source words, of which the second is untold, and a target word that repeats the first."""
-    return PairAccount(
+    return ReadPair(
         source=("▁a", "▁b", "c"),
         target=("▁x", "▁y"),
         shares=np.array(
@@ -80,7 +79,7 @@ def example() -> PairAccount:
 
 
 def test_source_evidence_by_hand() -> None:
-    told, untold = source_evidence(example(), (Span(0, 1), Span(1, 3)))
+    told, untold = source_evidence(example(), example().source_words)
     found = dict(zip(SOURCE_EVIDENCE, zip(told, untold, strict=True), strict=True))
     for name in ("untold", "uncovered"):
         assert found[name][1] > found[name][0], name
@@ -93,14 +92,14 @@ def test_source_evidence_by_hand() -> None:
 
 
 def test_evidence_of_shares_and_of_the_lexicon_by_hand() -> None:
-    words = (Span(0, 1), Span(1, 3))
+    words = example().source_words
     shares, lexicon = share_evidence(example(), words), lexicon_evidence(example(), words)
     assert shares[1, 0] == pytest.approx(np.log(1.7 / 0.1), rel=1e-4)
     assert lexicon[1] == pytest.approx(np.log(0.8 / 0.2), rel=1e-5)  # mean of 1 and .6
 
 
 def test_target_evidence_by_hand() -> None:
-    good, strange = target_evidence(example(), (Span(0, 1), Span(1, 2)))
+    good, strange = target_evidence(example(), example().target_words)
     found = dict(zip(TARGET_EVIDENCE, zip(good, strange, strict=True), strict=True))
     for name in ("unexplained", "unlinked", "rise", "repeated", "surprise"):
         assert found[name][1] > found[name][0], name

@@ -16,7 +16,7 @@ RULES = st.dictionaries(st.sampled_from(KINDS), PROBABILITIES)
 
 
 def finding(kind, probability):
-    return Finding(kind, 0, 1, "x", probability)
+    return Finding(kind, 0, 1, "x", probability, None)
 
 
 FINDINGS = st.lists(st.builds(finding, st.sampled_from(KINDS), PROBABILITIES), max_size=6)

@@ -8,7 +8,7 @@ import pytest
 
 from untold.config import TokenizerConfig
 from untold.corpus.tokenizer import LONGEST_WORD, drop_merges, train_tokenizers
-from untold.corpus.words import display_spans, word_spans
+from untold.corpus.words import words, words_between_spaces
 
 KINDS = ("bpe", "unigram", "char", "word")
 TEXTS = ["the cat sat on the mat", "語 語語 e\u0301 😀 a b a b", "aa aaa aaaa"] * 4
@@ -99,13 +99,13 @@ class CountedPieces(list):
 
 
 @pytest.mark.parametrize("name", LONG)
-@pytest.mark.parametrize("find", [word_spans, display_spans])
-def test_spans_look_at_every_piece_a_few_times(name, find):
+@pytest.mark.parametrize("find", [words_between_spaces, words])
+def test_words_look_at_every_piece_a_few_times(name, find):
     for byte_fallback in (False, True):
         encoder = tokenizer("bpe", byte_fallback)
         pieces = CountedPieces(encoder.pieces(encoder.encode([LONG[name] * 3_000])[0]))
-        spans = find(pieces)
+        found = find("", pieces)
         assert pieces.looked_at <= 10 * len(pieces)
-        assert sum(span.stop - span.start for span in spans) == (
+        assert sum(word.pieces.stop - word.pieces.start for word in found) == (
             len(pieces) if name != "spaces" else 0
         )

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from untold.explain.explanation import Copy, copy_probabilities, copy_records, find_copies
+from untold.decoding.scoring import ReadPair
+from untold.explain.explanation import Copy, copy_probabilities, find_copies
 from untold.models.seq2seq import Signals
 from untold.translator import Translation
 
@@ -23,6 +24,12 @@ ROWS = [
 ]
 
 
+def copies(rows: list[list[float]] | None) -> tuple[Copy, ...]:
+    nothing = np.zeros((4, 4))
+    numbers = (np.zeros((5, 4, 3)), nothing, nothing, np.zeros(4), np.zeros(4), np.zeros(5))
+    return find_copies(translation(rows), ReadPair(SOURCE, TARGET, *numbers))
+
+
 def test_a_piece_is_copied_from_the_same_piece_alone() -> None:
     expected = [[0.3, 0, 0, 0.4, 0], [0, 0.9, 0, 0, 0], [0] * 5, [0, 0, 0.5, 0, 0], [0] * 5]
     np.testing.assert_array_equal(copy_probabilities(translation(ROWS)), expected)
@@ -31,16 +38,7 @@ def test_a_piece_is_copied_from_the_same_piece_alone() -> None:
 
 def test_words_are_copied_from_the_word_of_most_of_them() -> None:
     """Of the pieces of Obama .7 and .9 are copied: by Obama .6 of the word, by Ob .2."""
-    assert find_copies(translation(ROWS)) == (Copy(target=0, source=0, probability=0.8),)
+    assert copies(ROWS) == (Copy(target=0, source=0, probability=0.8),)
     more = [*ROWS[:3], [0.0, 0.0, 0.51, 0.4, 0.0], ROWS[4]]
-    assert find_copies(translation(more))[1:] == (Copy(target=2, source=1, probability=0.51),)
-    assert find_copies(translation(None)) == ()
-
-
-def test_records_are_plain() -> None:
-    record = copy_records(np.array([[0.25]]), (Copy(1, 2, 0.75),))
-    assert record == {
-        "copying": [[0.25]],
-        "copies": [{"target": 1, "source": 2, "probability": 0.75}],
-    }
-    assert copy_records(None, ()) == {"copying": None, "copies": []}
+    assert copies(more)[1:] == (Copy(target=2, source=1, probability=0.51),)
+    assert copies(None) == ()

@@ -1,7 +1,7 @@
 """Pictures: panels, frames, one colour scale, fonts."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,11 +10,14 @@ from matplotlib.figure import Figure
 
 from untold.explain import figures as canvas
 from untold.explain import fonts
-from untold.explain.explanation import END, Copy, ShareExplanation
-from untold.explain.figures import panels_png, panels_svg, share_figure, wrap_text
+from untold.explain.explanation import END, Explanation
+from untold.explain.figures import draw_shares, share_figure, wrap_text
 from untold.explain.fonts import display_width, families_for
 
-Make = Callable[..., ShareExplanation]
+Make = Callable[..., Explanation]
+Draw = Callable[[Sequence[Explanation]], bytes]
+panels_png: Draw = partial(draw_shares, file_format="png", kind="panels")
+panels_svg: Draw = partial(draw_shares, file_format="svg", kind="panels")
 
 
 def panels(figure: Figure) -> list:
@@ -35,15 +38,6 @@ def test_a_panel_for_each_target_word_and_the_end(by_formula: Make) -> None:
         assert columns == ["PAST", "FUTURE", "REDUNDANT"]
     rows = [label.get_text() for label in drawn[0].get_yticklabels()]
     assert rows == ["a", "b", "c"]
-
-
-def test_a_copied_word_is_marked(by_formula: Make) -> None:
-    made = replace(by_formula("a b", "A b"), copies=(Copy(1, 1, 0.9),))
-    figure = share_figure([made], "panels")
-    assert [axes.get_title() for axes in panels(figure)] == ["A", "b ❐", END]
-    assert any("❐: copied" in text.get_text() for text in figure.texts)
-    plain = share_figure([by_formula("a b", "A b")], "panels")
-    assert not any("❐" in text.get_text() for text in plain.texts)
 
 
 def test_a_flip_is_framed_before_and_after(by_formula: Make) -> None:

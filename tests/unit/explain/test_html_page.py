@@ -6,10 +6,10 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 
 from untold.errors import escape_controls
-from untold.explain.explanation import LIKELY, ShareExplanation
+from untold.explain.explanation import LIKELY, Explanation
 from untold.explain.page import html_page, share_document
 
-Make = Callable[..., ShareExplanation]
+Make = Callable[..., Explanation]
 NASTY = "</script><b>x</b> <!--data--> <!--title--> &amp; \u2028 <img/src=x/onerror=alert(1)> ]]>"
 
 
@@ -40,7 +40,7 @@ class Reader(HTMLParser):
         return json.loads(self.texts["script"][place])
 
 
-def page(*explanations: ShareExplanation) -> str:
+def page(*explanations: Explanation) -> str:
     return html_page(share_document(explanations))
 
 

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from untold.errors import UntoldError
-from untold.explain.explanation import ShareExplanation
+from untold.explain.explanation import Explanation
 from untold.explain.write import (
-    PICTURES,
     check_format,
-    picture_suffixes,
     print_explanations,
     write_explanations,
 )
 
-Make = Callable[..., ShareExplanation]
+Make = Callable[..., Explanation]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +41,7 @@ def test_other_suffixes_are_refused_by_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(UntoldError) as caught:
         check_format(path)
     assert repr(path.suffix) in str(caught.value)
-    assert all(suffix in str(caught.value) for suffix in picture_suffixes())
+    assert all(suffix in str(caught.value) for suffix in (".html", ".json", ".png", ".svg"))
 
 
 def test_json_comes_back_as_it_was(tmp_path: Path, by_formula: Make) -> None:
@@ -61,18 +59,6 @@ def test_json_comes_back_as_it_was(tmp_path: Path, by_formula: Make) -> None:
         np.testing.assert_allclose(record["shares"], explanation.shares)
         assert record["flips"] == [vars(flip) for flip in explanation.flips]
         assert len(record["source_end"]) == len(record["shares"])
-
-
-def test_a_new_picture_is_one_row(tmp_path: Path, by_formula: Make) -> None:
-    PICTURES.add("shares.txt", lambda explanations: explanations[0].target.text.encode())
-    try:
-        check_format(tmp_path / "x.txt", "shares")
-        write_explanations(tmp_path / "x.TXT", [by_formula("a b", "A B")])
-        with pytest.raises(UntoldError, match=r"known: \.json, \.png, \.svg$"):
-            check_format(tmp_path / "x.txt", "pfrnn")
-    finally:
-        PICTURES.remove("shares.txt")
-    assert (tmp_path / "x.TXT").read_text() == "A B"
 
 
 def test_no_explanations_are_an_error(tmp_path: Path) -> None:

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 
 from toys import RUN_SHAPES, fill, toy_config, toy_tokenizers, write_corpus
-from untold.checking.judgement import judge_pair
+from untold.checking.evidence import judge_pair
 from untold.config import DataConfig
-from untold.decoding.scoring import AccountReader
+from untold.decoding.scoring import PairReader, ReadPair
 from untold.errors import UntoldError
 from untold.explain.explanation import (
     END,
+    Explanation,
     Flip,
-    ShareExplanation,
     Side,
     explain,
     explanation_of,
     find_flips,
-    pfrnn_states,
 )
 from untold.models.build import build_model
 from untold.models.seq2seq import Signals
@@ -55,8 +54,21 @@ TRANSLATION = Translation(
 )
 
 
+def by_words(
+    translation: Translation = TRANSLATION,
+    source: str = "dogs .",
+    data: DataConfig | None = None,
+    given: bool = False,
+) -> Explanation:
+    nothing = np.zeros((3, 3))
+    numbers = (ASSIGNMENTS[:, :3], nothing, nothing, np.zeros(3), np.zeros(3), np.zeros(4))
+    texts = (source, translation.text)
+    pair = ReadPair(translation.source_tokens, translation.tokens, *numbers, texts)
+    return explanation_of(translation, pair, data or DataConfig(), given=given)
+
+
 def test_pieces_become_words() -> None:
-    found = explanation_of(TRANSLATION, "dogs .", DataConfig(source_language="en"))
+    found = by_words(data=DataConfig(source_language="en"))
     assert found.source == Side("dogs .", ("dogs", "."), "en")
     assert found.target == Side("Hunde .", ("Hunde", "."), "")  # its language was not configured
     assert found.steps == ("Hunde", ".", END)
@@ -76,26 +88,22 @@ def test_copying_of_pieces_becomes_that_of_words() -> None:
     copying = np.array(
         [[0.2, 0.4, 0.1, 0.0], [0.0, 0.6, 0.3, 0.0], [0.1, 0.0, 0.5, 0.0], [0.0, 0.1, 0.0, 0.0]]
     )
-    plain = explanation_of(TRANSLATION, "dogs .", DataConfig())
+    plain = by_words()
     assert plain.copying is None and plain.as_record()["copying"] is None
-    found = explanation_of(
-        replace(TRANSLATION, signals=Signals(None, ASSIGNMENTS, copying)), "dogs .", DataConfig()
-    )
+    found = by_words(replace(TRANSLATION, signals=Signals(None, ASSIGNMENTS, copying)))
     expected = [[0.6, 0.2], [0.1, 0.5], [0.1, 0.0]]  # of "Hunde", "." and the end
     assert found.copying is not None
     np.testing.assert_allclose(found.copying, expected, atol=1e-12)
     assert found.as_record()["copying"] == expected
     assert found.copies == (), "the full stop is no likelier copied than not"
     copying[2, 2] = 0.75
-    copied = explanation_of(
-        replace(TRANSLATION, signals=Signals(None, ASSIGNMENTS, copying)), "dogs .", DataConfig()
-    )
+    copied = by_words(replace(TRANSLATION, signals=Signals(None, ASSIGNMENTS, copying)))
     assert copied.as_record()["copies"] == [{"target": 1, "source": 1, "probability": 0.75}]
     assert found.shares.tolist() == plain.shares.tolist()
 
 
 def test_a_flip_is_past_overtaking_future() -> None:
-    found = explanation_of(TRANSLATION, "dogs .", DataConfig())
+    found = by_words()
     # "dogs" flips with "Hunde" and goes back; "." is even before "." is said, and past after it.
     assert found.flips == (Flip(source=0, target=0), Flip(source=1, target=1))
 
@@ -108,11 +116,11 @@ def test_a_word_can_flip_twice_and_none_flips_from_the_start() -> None:
 
 def test_unknown_words_are_shown_as_the_text_has_them() -> None:
     unknown = replace(TRANSLATION, source_tokens=("▁", "<unk>", "▁."))
-    assert explanation_of(unknown, "☃☃  .", DataConfig()).source.words == ("☃☃", ".")
+    assert by_words(unknown, "☃☃  .").source.words == ("☃☃", ".")
 
 
 def test_the_record_is_json_and_holds_everything() -> None:
-    found = explanation_of(TRANSLATION, "dogs .", DataConfig(), given=True)
+    found = by_words(given=True)
     record = json.loads(json.dumps(found.as_record(), allow_nan=False))
     assert record["source"] == {"text": "dogs .", "language": "", "words": ["dogs", "."]}
     assert record["target"]["words"] == ["Hunde", "."] and record["target"]["given"] is True
@@ -166,16 +174,9 @@ def test_a_model_that_copies_says_so(tmp_path: Path, targets: list[str]) -> None
     assert found.copying.min() > 0 and found.copying.sum(1).max() < 1
 
 
-def test_a_model_with_layers_tells_of_them_as_well(tmp_path: Path) -> None:
-    translator = make(tmp_path, "gdr", backbone="pfrnn")
-    (found,) = explain(translator, ["abc de f"], ["f de abc"])
-    (states,) = pfrnn_states(translator.models[0], [("abc de f", "f de abc")])
-    assert found.as_record()["layers"] == states.as_record()
-    assert len(found.shares) == 4
-    (plain,) = explain(make(tmp_path, "gdr"), ["abc de f"], ["f de abc"])
-    assert plain.as_record()["layers"] is None
-    both = Translator([*translator.models, *make(tmp_path, "gdr").models])
-    assert explain(both, ["abc"], ["a"])[0].pfrnn is None
+def test_a_pfrnn_with_a_separator_is_explained_as_any_other_model(tmp_path: Path) -> None:
+    (found,) = explain(make(tmp_path, "gdr", backbone="pfrnn"), ["abc de f"], ["f de abc"])
+    assert found.shares.shape == (4, 3, 3)
 
 
 def calibrated(translator: Translator) -> Translator:
@@ -210,8 +211,9 @@ def test_a_calibrated_model_says_what_is_probably_untold(
             assert all(0 < probability < 1 for probability in probabilities)
             assert record[values] == pytest.approx(list(probabilities), abs=1e-6)
         if targets:
-            (account,) = AccountReader(trained).read([(each.source.text, each.target.text)])
-            judged = judge_pair(account, trained.calibration)
+            reader = PairReader(trained)
+            (pair,) = reader.read(reader.encode([(each.source.text, each.target.text)]))
+            judged = judge_pair(pair, trained.calibration)
             assert each.untold == pytest.approx(judged.omission[0], rel=1e-4)
             assert each.added == pytest.approx(judged.addition[0], rel=1e-4)
     both = Translator([*translator.models, trained])  # the first is not calibrated
@@ -241,10 +243,11 @@ def test_what_cannot_be_explained(
 
 @pytest.mark.parametrize("targets", [[], ["a"]])
 def test_a_model_without_past_and_future_says_so(tmp_path: Path, targets: list[str]) -> None:
-    with pytest.raises(UntoldError, match="does not separate past and future"):
-        explain(make(tmp_path, "none"), ["a"], targets)
+    for backbone in ("transformer", "pfrnn"):  # a PFRNN has layers of that name, but no shares
+        with pytest.raises(UntoldError, match="does not separate past and future"):
+            explain(make(tmp_path, "none", backbone=backbone), ["a"], targets)
 
 
 def test_explanations_are_compared_by_identity() -> None:
-    one, other = (explanation_of(TRANSLATION, "dogs .", DataConfig()) for _ in range(2))
-    assert one != other and isinstance(one, ShareExplanation)
+    one, other = by_words(), by_words()
+    assert one != other and isinstance(one, Explanation)

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from untold.errors import UntoldError
-from untold.explain.explanation import END, ShareExplanation
-from untold.explain.figures import MOST_PANELS, overview_png, overview_svg, share_figure, share_png
+from untold.explain.explanation import END, Explanation
+from untold.explain.figures import MOST_PANELS, draw_shares, share_figure
 from untold.explain.write import write_explanations
 
-Make = Callable[..., ShareExplanation]
+Make = Callable[..., Explanation]
 
 
 def words(count: int, stem: str = "word") -> str:
@@ -64,7 +64,7 @@ def test_the_length_of_either_side_chooses(by_formula: Make, counts: tuple[int, 
 
 def test_a_long_sentence_is_small(by_formula: Make) -> None:
     made = by_formula(words(46), words(48, "wort"))
-    height, width = imread(BytesIO(share_png([made]))).shape[:2]
+    height, width = imread(BytesIO(draw_shares([made], "png"))).shape[:2]
     assert height * width < 0.2 * 2167 * 10104 and max(height, width) < 3200
 
 
@@ -80,8 +80,9 @@ def test_very_long_sentences_stand_one_below_the_other_on_the_sheet(by_formula: 
 
 def test_words_are_not_formulas_and_bytes_stay_the_same(by_formula: Make) -> None:
     made = by_formula("$5 & <b> $\\frac$", "$a^{ $b$ " + "x" * 90)
-    for draw in (overview_png, overview_svg):
-        assert draw([made]) == draw([made])
+    for kind in ("png", "svg"):
+        once, again = (draw_shares([made], kind, "overview") for _ in range(2))
+        assert once == again
 
 
 def test_a_figure_is_chosen_by_name_and_refused_elsewhere(by_formula: Make, tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_figure_is_chosen_by_name_and_refused_elsewhere(by_formula: Make, tmp_
         write_explanations(tmp_path / "page.html", [replace(made)], "overview")
 
 
-def falling_back(by_formula: Make) -> ShareExplanation:
+def falling_back(by_formula: Make) -> Explanation:
     """The first word is told, untold again and told; the third is mostly neither when it turns."""
     made = by_formula("a b c", "A B C D")
     shares = made.shares.copy()

@@ -4,7 +4,7 @@ import pytest
 
 from huggingface_toys import FAMILIES, languages, make_tokenizer, wrapped
 from untold.corpus.tokenizer import Tokenizers
-from untold.corpus.words import display_spans, span_text, word_spans
+from untold.corpus.words import words, words_between_spaces
 from untold.errors import UntoldError
 from untold.huggingface.tokenizer import HuggingFaceTokenizers, TokenizerUse
 
@@ -50,8 +50,8 @@ def test_pieces_and_ids_are_inverse(tokenizers):
 def test_words_are_those_of_the_text(tokenizers):
     (ids,) = tokenizers.source.encode([TEXT])
     pieces = tokenizers.source.pieces(ids)
-    assert [span_text(pieces, span) for span in word_spans(pieces)] == TEXT.split()
-    shown = [span_text(pieces, span) for span in display_spans(pieces)]
+    assert [word.read_as for word in words_between_spaces("", pieces)] == TEXT.split()
+    shown = [word.read_as for word in words("", pieces)]
     assert "".join(shown) == TEXT.replace(" ", "")
     assert "naïve" in shown and "🙂" in shown
     assert "�" not in "".join(shown)

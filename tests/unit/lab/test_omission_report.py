@@ -15,7 +15,7 @@ from toys import toy_trained, write_corpus
 from untold.alignment.aligners import Aligner
 from untold.config import AlignerConfig
 from untold.corpus.alignments import Alignment
-from untold.decoding.scoring import AccountReader
+from untold.decoding.scoring import PairReader
 from untold.errors import UntoldError
 from untold.lab.omission_benchmark import (
     AlignerScorer,
@@ -322,10 +322,10 @@ def test_a_report_reads_every_pair_once_for_all_ways_of_a_pass(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    read, scores = AccountReader.read, []
+    read, scores = PairReader.read, []
     score = Translator.score
     monkeypatch.setattr(
-        AccountReader, "read", lambda self, pairs: reads.append(len(pairs)) or read(self, pairs)
+        PairReader, "read", lambda self, pairs: reads.append(len(pairs)) or read(self, pairs)
     )
     monkeypatch.setattr(
         Translator,

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from toys import toy_config, write_corpus
-from untold.decoding import scoring as pair_account
+from untold.decoding import scoring
 from untold.errors import UntoldError
 from untold.storage.averaging import average_models, last_checkpoints
 from untold.storage.calibration import Calibration
@@ -111,16 +111,16 @@ def test_a_run_in_pieces_ends_with_the_same_numbers(straight, start, root, tmp_p
 def test_a_signal_while_it_calibrates_puts_it_off(
     straight, stopped, start, root, tmp_path, monkeypatch
 ) -> None:
-    out, read = tmp_path / "run", pair_account.AccountReader._read_batch
+    out, read = tmp_path / "run", scoring.PairReader.read_pass
     shutil.copytree(stopped, out)
     before = contents(find_model(out))
 
-    def read_and_stop(self, batch):
+    def read_and_stop(self, *given):
         signal.raise_signal(signal.SIGTERM)
-        return read(self, batch)
+        return read(self, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(pair_account.AccountReader, "_read_batch", read_and_stop)
+        patched.setattr(scoring.PairReader, "read_pass", read_and_stop)
         result, lines = start(out, root=root, **SECTIONS)
     assert (result.signal, result.progress.step) == (15, 4)
     assert calibrated(lines) == [] and contents(find_model(out)) == before

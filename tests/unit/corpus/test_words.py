@@ -1,4 +1,4 @@
-"""Compares word spans with sentencepiece itself, and with examples by hand."""
+"""Compares words with those of sentencepiece itself, and with examples by hand."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from untold.config import TokenizerConfig
 from untold.corpus.tokenizer import Tokenizer, train_tokenizers
-from untold.corpus.words import Span, byte_piece, display_spans, span_text, word_spans
+from untold.corpus.words import Word, byte_piece, piece_text, words, words_between_spaces
 
 TEXTS = [
     "The neighbours' dog sleeps , doesn't it ?",
@@ -28,37 +28,36 @@ TOKENIZERS = [
 ]
 
 
-def words(pieces: list[str], spans: tuple[Span, ...]) -> list[str]:
-    return [span_text(pieces, span) for span in spans]
-
-
-def covers(spans: tuple[Span, ...], pieces: list[str]) -> bool:
-    edges = [0, *(span.stop for span in spans)]
-    return [span.start for span in spans] == edges[:-1] and edges[-1] == len(pieces)
+def covers(found: tuple[Word, ...], pieces: list[str]) -> bool:
+    edges = [0, *(word.pieces.stop for word in found)]
+    return [word.pieces.start for word in found] == edges[:-1] and edges[-1] == len(pieces)
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 @pytest.mark.parametrize("text", [*TEXTS, "", " ", "   ", " a", "a ", "  a   dog  ", "a ☃☃ b☃ ☃"])
-def test_one_span_for_each_word_between_spaces(tokenizer: Tokenizer, text: str) -> None:
+def test_one_word_for_each_between_spaces(tokenizer: Tokenizer, text: str) -> None:
     pieces = tokenizer.pieces(tokenizer.encode([text])[0])
     expected = [word for word in text.split(" ") if word]
-    spans = word_spans(pieces)
-    found = words(pieces, spans)
-    assert len(found) == len(expected)
-    for word, shown in zip(expected, found, strict=True):
-        assert shown == word or "⁇" in shown
-    assert not spans or covers(spans, pieces)
+    found = words_between_spaces(text, pieces)
+    assert [word.text for word in found] == expected
+    for word in found:
+        assert word.read_as == word.text or "⁇" in word.read_as
+        assert word.characters and text[slice(*word.characters)] == word.text
+    assert not found or covers(found, pieces)
 
 
 @given(st.text(st.sampled_from("  aegdothsln.天哥iP☃é"), max_size=30))
 def test_any_text_keeps_its_words_and_all_its_pieces(text: str) -> None:
     for each in TOKENIZERS:
         pieces = each.pieces(each.encode([text])[0])
-        strict, shown = word_spans(pieces), display_spans(pieces)
+        strict, shown = words_between_spaces(text, pieces), words(text, pieces)
         assert len(strict) == len([word for word in text.split(" ") if word])
         assert not strict or (covers(strict, pieces) and covers(shown, pieces))
-        assert {span.start for span in strict} <= {span.start for span in shown}
-        assert all(words(pieces, shown))
+        starts = [{word.pieces.start for word in found} for found in (strict, shown)]
+        assert starts[0] <= starts[1]
+        assert all(word.text and word.read_as for word in shown)
+        for word in shown:
+            assert word.characters is None or text[slice(*word.characters)] == word.text
 
 
 @pytest.mark.parametrize(
@@ -72,8 +71,9 @@ def test_any_text_keeps_its_words_and_all_its_pieces(text: str) -> None:
         (["no", "▁prefix"], [(0, 1), (1, 2)]),
     ],
 )
-def test_spans_by_hand(pieces: list[str], expected: list[tuple[int, int]]) -> None:
-    assert word_spans(pieces) == tuple(Span(*edges) for edges in expected)
+def test_pieces_by_hand(pieces: list[str], expected: list[tuple[int, int]]) -> None:
+    found = words_between_spaces("", pieces)
+    assert [(word.pieces.start, word.pieces.stop) for word in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,24 @@ def test_spans_by_hand(pieces: list[str], expected: list[tuple[int, int]]) -> No
     ],
 )
 def test_words_as_they_are_shown(pieces: list[str], expected: list[str]) -> None:
-    assert words(pieces, display_spans(pieces)) == expected
+    assert [word.text for word in words("", pieces)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "expected"),
+    [
+        ("  a  b", ["▁a", "▁b"], [(2, 3), (5, 6)]),
+        ("再见世界", ["▁再见", "世界"], [(0, 2), (2, 4)]),
+        ("☃☃  .", ["▁", "<unk>", "▁."], [(0, 2), (4, 5)]),  # unknown, but a word between spaces
+        ("ﬁn d", ["▁fi", "n", "▁d"], [(0, 2), (3, 4)]),  # as it is written, not as it was read
+        ("再☃", ["▁再", "<unk>"], [None, None]),  # what is unknown has no place
+        ("fin d!", ["▁fin", "d"], [None]),  # the text has more than its words
+        ("", ["▁a"], [None]),
+    ],
+)
+def test_places_in_the_text(text: str, pieces: list[str], expected: list) -> None:
+    """A word has its place if the words are all that is in the text; else none has."""
+    assert [word.characters for word in words(text, pieces)] == expected
 
 
 def test_pieces_of_bytes_are_written_without_doubt():
@@ -100,7 +117,7 @@ def test_pieces_of_bytes_are_written_without_doubt():
     raw = text.encode()
     for cut in range(1, len(raw)):
         pieces = [byte_piece(raw[:cut]), byte_piece(raw[cut:])]
-        assert span_text(pieces, Span(0, 2)) == text.strip()
+        assert piece_text(pieces) == text.strip()
     assert byte_piece(b" cat") == "▁cat"
     assert byte_piece("▁".encode()) == "<0xE2><0x96><0x81>"
     assert byte_piece(b"\xe6\x97") == "<0xE6><0x97>"

@@ -1,4 +1,4 @@
-"""Accounts of given pairs: the same in any company, with every separator and backbone."""
+"""What is read of given pairs: the same in any company, with every separator and backbone."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ import torch
 from toys import RUN_SHAPES, SEPARATORS, separator, shape_of, toy_trained, write_corpus
 from untold.checking.evidence import source_evidence, target_evidence
 from untold.config import BACKBONES
-from untold.corpus.words import display_spans
-from untold.decoding.scoring import AccountReader, PairAccount
+from untold.decoding.scoring import PairReader, ReadPair
 from untold.errors import UntoldError
 from untold.translator import Translator
 
@@ -42,22 +41,26 @@ def root(tmp_path_factory: pytest.TempPathFactory):
 def make_reader(root, backbone="transformer", name="gdr-dot", batch_tokens=4096, **settings):
     shape = {"backbone": backbone, **shape_of(backbone, RUN_SHAPES)}
     model = shape | {"separator": separator(name, **settings)}
-    return AccountReader(toy_trained(root, model=model), batch_tokens)
+    return PairReader(toy_trained(root, model=model), batch_tokens)
 
 
-def arrays(account: PairAccount) -> dict[str, np.ndarray]:
-    return {name: each for name, each in vars(account).items() if isinstance(each, np.ndarray)}
+def read(reader: PairReader, pairs: list, *more: object) -> list[ReadPair]:
+    return reader.read(reader.encode(pairs), *more)
+
+
+def arrays(found: ReadPair) -> dict[str, np.ndarray]:
+    return {name: each for name, each in vars(found).items() if isinstance(each, np.ndarray)}
 
 
 @pytest.mark.parametrize(
     ("backbone", "name", "settings"), CASES, ids=[" ".join(map(str, case)) for case in CASES]
 )
-def test_an_account_has_its_shapes_and_sums_in_any_company(root, backbone, name, settings) -> None:
+def test_it_has_its_shapes_and_sums_in_any_company(root, backbone, name, settings) -> None:
     reader = make_reader(root, backbone, name, **settings)
-    together = reader.read(PAIRS)
-    for pair, account in zip(PAIRS, together, strict=True):
-        i, t = len(account.source), len(account.target)
-        shapes = {key: each.shape for key, each in arrays(account).items()}
+    together = read(reader, PAIRS)
+    for pair, found in zip(PAIRS, together, strict=True):
+        i, t = len(found.source), len(found.target)
+        shapes = {key: each.shape for key, each in arrays(found).items()}
         assert shapes == {
             "shares": (t + 1, i, 3),
             "links": (t, i),
@@ -67,50 +70,50 @@ def test_an_account_has_its_shapes_and_sums_in_any_company(root, backbone, name,
             "log_probabilities": (t + 1,),
         }
         if name != "attn":  # whose shares are attention: they sum to one over the source
-            np.testing.assert_allclose(account.shares.sum(-1), 1, atol=1e-4)
-        assert (account.links >= 0).all() and (account.links.sum(0) <= 1 + 1e-5).all()
-        assert (account.origins >= 0).all() and (account.origins.sum(1) <= 1 + 1e-5).all()
-        assert (account.log_probabilities < 0).all()
-        assert np.isnan(account.covered).all() == (
+            np.testing.assert_allclose(found.shares.sum(-1), 1, atol=1e-4)
+        assert (found.links >= 0).all() and (found.links.sum(0) <= 1 + 1e-5).all()
+        assert (found.origins >= 0).all() and (found.origins.sum(1) <= 1 + 1e-5).all()
+        assert (found.log_probabilities < 0).all()
+        assert np.isnan(found.covered).all() == (
             i == 0 or reader.trained.model.past_future.coverage is None
         )
-        (alone,) = reader.read([pair])
-        assert (alone.source, alone.target) == (account.source, account.target)
+        (alone,) = read(reader, [pair])
+        assert (alone.source, alone.target) == (found.source, found.target)
         for key, each in arrays(alone).items():
-            np.testing.assert_allclose(each, arrays(account)[key], atol=1e-5, err_msg=key)
-        for find, pieces in ((source_evidence, account.source), (target_evidence, account.target)):
-            words = display_spans(pieces)
-            evidence = find(account, words)
+            np.testing.assert_allclose(each, arrays(found)[key], atol=1e-5, err_msg=key)
+        sides = (source_evidence, found.source_words), (target_evidence, found.target_words)
+        for find, words in sides:
+            evidence = find(found, words)
             assert len(evidence) == len(words) and np.isfinite(evidence).all()
 
 
 def test_batches_of_any_size_give_the_same(root) -> None:
     one, many = make_reader(root, batch_tokens=1), make_reader(root, batch_tokens=30)
     heard: list[int] = []
-    for small, large in zip(one.read(PAIRS), many.read(PAIRS, heard.append), strict=True):
+    for small, large in zip(read(one, PAIRS), read(many, PAIRS, heard.append), strict=True):
         for key, each in arrays(small).items():
             np.testing.assert_allclose(each, arrays(large)[key], atol=1e-5, err_msg=key)
     assert sum(heard) == len(PAIRS) and len(heard) > 1
     assert one.read([]) == []
 
 
-def test_an_account_is_what_the_translator_says(root) -> None:
+def test_what_is_read_is_what_the_translator_says(root) -> None:
     reader = make_reader(root)
     scored = Translator([reader.trained]).score(PAIRS[:3])
-    for account, expected in zip(reader.read(PAIRS[:3]), scored, strict=True):
-        assert account.source == expected.source_tokens and account.target == expected.tokens
-        assert account.log_probabilities.sum() == pytest.approx(expected.log_probability, rel=1e-5)
-        width = len(account.source)  # the translator's last column is the end of the source
-        np.testing.assert_allclose(account.shares, expected.assignments[:, :width], atol=1e-5)
+    for found, expected in zip(read(reader, PAIRS[:3]), scored, strict=True):
+        assert found.source == expected.source_tokens and found.target == expected.tokens
+        assert found.log_probabilities.sum() == pytest.approx(expected.log_probability, rel=1e-5)
+        width = len(found.source)  # the translator's last column is the end of the source
+        np.testing.assert_allclose(found.shares, expected.assignments[:, :width], atol=1e-5)
 
 
 def test_without_a_lexicon_links_are_the_rises_of_past(root) -> None:
-    (account,) = make_reader(root, lexicon=0).read(PAIRS[:1])
-    rise = np.maximum(0, np.diff(account.shares[..., 0], axis=0))
+    (found,) = read(make_reader(root, lexicon=0), PAIRS[:1])
+    rise = np.maximum(0, np.diff(found.shares[..., 0], axis=0))
     assert rise.sum() > 0
-    np.testing.assert_allclose(account.links, rise / np.maximum(1, rise.sum(0)), atol=1e-6)
+    np.testing.assert_allclose(found.links, rise / np.maximum(1, rise.sum(0)), atol=1e-6)
     expected = rise / np.maximum(1, rise.sum(1, keepdims=True))
-    np.testing.assert_allclose(account.origins, expected, atol=1e-6)
+    np.testing.assert_allclose(found.origins, expected, atol=1e-6)
 
 
 def test_pairs_that_are_too_long_are_named(root) -> None:
@@ -118,17 +121,23 @@ def test_pairs_that_are_too_long_are_named(root) -> None:
     most = reader.longest
     assert most == reader.trained.config.data.max_tokens + 1
     long = " ".join(["ab"] * most)
-    assert reader.fits([("a", "b"), (long, "b"), ("a", long)]) == [True, False, False]
+    assert [
+        reader.fits(pair) for pair in reader.encode([("a", "b"), (long, "b"), ("a", long)])
+    ] == [
+        True,
+        False,
+        False,
+    ]
     with pytest.raises(UntoldError, match=rf"pair 2 has a side of \d+ pieces, and at most {most}"):
-        reader.read([("a", "b"), ("a", long)])
+        read(reader, [("a", "b"), ("a", long)])
 
 
 def test_a_model_without_separator_is_refused_with_the_cure(root) -> None:
     with pytest.raises(UntoldError, match=r"train one with model\.separator\.kind"):
-        AccountReader(toy_trained(root))
+        PairReader(toy_trained(root))
 
 
 def test_reading_draws_no_random_numbers(root) -> None:
     reader, before = make_reader(root), torch.get_rng_state()
-    reader.read(PAIRS)
+    read(reader, PAIRS)
     assert torch.equal(before, torch.get_rng_state())

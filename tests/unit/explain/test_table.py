@@ -5,16 +5,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 from rich.console import Console
 
-from untold.explain.explanation import Copy, PfrnnExplanation, PfrnnStates, ShareExplanation
+from untold.explain.explanation import Copy, Explanation
 from untold.explain.write import print_explanations
 
-Make = Callable[..., ShareExplanation]
+Make = Callable[..., Explanation]
 
 
-def printed(explanations: list[ShareExplanation], **settings: object) -> str:
+def printed(explanations: list[Explanation], **settings: object) -> str:
     file = io.StringIO()
     print_explanations(explanations, Console(file=file, width=100, highlight=False, **settings))
     return file.getvalue()
@@ -74,21 +73,6 @@ def test_a_model_without_calibration_names_the_cure_in_one_line(by_formula: Make
         "no word is judged to be untold or added: run untold calibrate first"
     ]
     assert "calibrate" not in printed([replace(plain, untold=(0.1, 0.2), added=(0.1, 0.2))])
-
-
-def test_a_copied_word_is_named_under_the_table_of_layers(by_formula: Make) -> None:
-    plain = by_formula("a Bo", "A Bo")
-    states = PfrnnStates(("A", "(end)"), np.ones((2, 3)), np.eye(2, 3), ("A", "x"), ("A", "(end)"))
-    made = PfrnnExplanation(plain.source, plain.target, states, -0.5, -2.0)
-    file = io.StringIO()
-    print_explanations(
-        [made, replace(made, copies=(Copy(1, 1, 0.75),))], Console(file=file, width=100)
-    )
-    text = file.getvalue()
-    assert text.count("copied (❐ from): Bo ❐Bo") == text.count("❐Bo") == 1
-    assert text.count("the piece itself: past 1 of 2, future 2 of 2") == 2
-    rows = [line.split() for line in text.split("\n") if line.startswith("(end)")]
-    assert rows == [["(end)", "≠x", "=(end)", "1.73", "1.00"]] * 2
 
 
 def test_colour_only_where_it_is_wanted(by_formula: Make) -> None:

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from toys import toy_trained
-from untold.checking import synthetic_errors as self_made
-from untold.checking.evidence import source_evidence
-from untold.checking.judgement import EXPECTED, judge_pair
+from untold.checking import synthetic_errors
+from untold.checking.evidence import EXPECTED, judge_pair, source_evidence
 from untold.checking.synthetic_errors import fit_calibration, make_damage
-from untold.corpus.words import display_spans, span_text
-from untold.decoding.scoring import AccountReader, PairAccount
+from untold.corpus.words import words
+from untold.decoding.scoring import EncodedPair, PairReader, ReadPair
 from untold.errors import UntoldError
 from untold.storage.calibration import Calibration, probability
 
@@ -35,34 +34,35 @@ def make_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 PAIRS = make_pairs(50, 1)
 
 
-class Oracle(AccountReader):
+class Oracle(PairReader):
     """Reads pairs without the network: a word is told if it stands on the other side, too."""
 
     reads = 0
 
     def read(
-        self, pairs: Sequence[tuple[str, str]], advance: Callable[[int], object] | None = None
-    ) -> list[PairAccount]:
+        self, pairs: Sequence[EncodedPair], on_progress: Callable[[int], object] | None = None
+    ) -> list[ReadPair]:
         self.reads += len(pairs)
-        if advance is not None:
-            advance(len(pairs))
-        return [self._account(*ids) for ids in self.codec.encode_pairs(pairs)]
+        if on_progress is not None:
+            on_progress(len(pairs))
+        return [self._told(pair) for pair in pairs]
 
-    def _account(self, source_ids: list[int], target_ids: list[int]) -> PairAccount:
-        source = tuple(self.codec.tokenizers.source.pieces(source_ids))
-        target = tuple(self.codec.tokenizers.target.pieces(target_ids))
+    def read_texts(self, texts: Sequence[tuple[str, str]]) -> list[ReadPair]:
+        return self.read(self.encode(texts))
+
+    def _told(self, pair: EncodedPair) -> ReadPair:
+        source = tuple(self.codec.tokenizers.source.pieces(pair.ids[0]))
+        target = tuple(self.codec.tokenizers.target.pieces(pair.ids[1]))
         links = np.zeros((len(target), len(source)), np.float32)
-        places = {span_text(source, span): span for span in display_spans(source)}
-        for span in display_spans(target):
-            if own := places.get(span_text(target, span)):
-                for t, i in zip(
-                    range(span.start, span.stop), range(own.start, own.stop), strict=True
-                ):
-                    links[t, i] = 1.0
+        places = {word.read_as: word.pieces for word in words("", source)}
+        for word in words("", target):
+            if same := places.get(word.read_as):
+                t, i = np.arange(len(target))[word.pieces], np.arange(len(source))[same]
+                links[t, i] = 1.0
         past = np.concatenate([np.zeros((1, len(source))), links.cumsum(0)]).clip(max=1)
         shares = np.stack([past, 1 - past, 0 * past], axis=-1).astype(np.float32)
         chances = np.full(len(target) + 1, -0.5, np.float32)
-        return PairAccount(
+        return ReadPair(
             source, target, shares, links, links.copy(), 1 - links.sum(0), past[-1], chances
         )
 
@@ -79,7 +79,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_labels_are_the_words_that_the_other_side_lacks(reader: Oracle, side: str) -> None:
-    made = make_damage(reader, reader.read(PAIRS), side, 1)
+    made = make_damage(reader, reader.read_texts(PAIRS), side, 1)
     assert len(made) > 40
     assert {each.kind for each in made} == {"word", "phrase", "clause", "end", "replaced"}
     for each in made:
@@ -100,26 +100,26 @@ def test_labels_are_the_words_that_the_other_side_lacks(reader: Oracle, side: st
 
 def test_a_word_of_divided_links_has_no_label(reader: Oracle) -> None:
     """Half of its links lead to words that stay."""
-    (account,) = reader.read([("abcd efgh", "efgh abcd")])
+    (pair,) = reader.read_texts([("abcd efgh", "efgh abcd")])
     for side in ("source", "target"):
-        divided = replace(account, links=account.links * 0.3, origins=account.origins * 0.3)
+        divided = replace(pair, links=pair.links * 0.3, origins=pair.origins * 0.3)
         assert all(each.kind == "replaced" for each in make_damage(reader, [divided], side, 1))
 
 
 def test_the_seed_gives_the_damage(reader: Oracle) -> None:
-    accounts = reader.read(PAIRS)
+    pairs = reader.read_texts(PAIRS)
 
     def texts(seed: int) -> list[tuple[str, str]]:
-        return [(m.source, m.target) for m in make_damage(reader, accounts, "source", seed)]
+        return [(m.source, m.target) for m in make_damage(reader, pairs, "source", seed)]
 
     assert texts(1) == texts(1) != texts(2)
 
 
 def test_a_text_of_frequent_words_alone_can_still_be_damaged(reader: Oracle) -> None:
     """No word can be replaced or deleted alone; nothing is drawn from an empty pool."""
-    accounts = reader.read([("abcd efgh aaaa .", "aaaa efgh abcd .")] * 5)
+    pairs = reader.read_texts([("abcd efgh aaaa .", "aaaa efgh abcd .")] * 5)
     for side in ("source", "target"):
-        kinds = {each.kind for each in make_damage(reader, accounts, side, 1)}
+        kinds = {each.kind for each in make_damage(reader, pairs, side, 1)}
         assert kinds and kinds <= {"phrase", "end"}
 
 
@@ -130,7 +130,7 @@ def calibration(reader: Oracle) -> Calibration:
 
 def test_what_was_learnt_finds_new_damage(reader: Oracle, calibration: Calibration) -> None:
     new = [("abcd efgh hgfe dcba .", "dcba efgh abcd ."), ("abcd efgh .", "hhhh efgh abcd .")]
-    omission, addition = (judge_pair(each, calibration, 0.5) for each in reader.read(new))
+    omission, addition = (judge_pair(each, calibration, 0.5) for each in reader.read_texts(new))
     found, whole = omission.omission
     assert [p > 0.5 for p in found] == [False, False, True, False, False] and whole > 0.5
     assert max(omission.addition[0]) < 0.5
@@ -144,34 +144,34 @@ def test_what_was_learnt_finds_new_damage(reader: Oracle, calibration: Calibrati
 def test_what_is_expected_moves_all_probabilities_one_way(
     reader: Oracle, calibration: Calibration
 ) -> None:
-    accounts = reader.read(PAIRS[:5])
-    for account in accounts:
-        judged = [judge_pair(account, calibration, share) for share in (0.001, 0.1, 0.5, 0.9)]
+    pairs = reader.read_texts(PAIRS[:5])
+    for pair in pairs:
+        judged = [judge_pair(pair, calibration, share) for share in (0.001, 0.1, 0.5, 0.9)]
         for side in ("omission", "addition"):
             rows = [getattr(each, side) for each in judged]
             for low, high in pairwise(rows):
                 assert all(a < b for a, b in zip(low[0], high[0], strict=True))
                 assert low[1] < high[1]
-        assert judge_pair(account, calibration) == judge_pair(account, calibration, EXPECTED)
+        assert judge_pair(pair, calibration) == judge_pair(pair, calibration, EXPECTED)
 
 
 def test_the_expected_share_of_the_calibration_changes_nothing(
     reader: Oracle, calibration: Calibration
 ) -> None:
-    (account,) = reader.read(PAIRS[:1])
-    judged = judge_pair(account, calibration, calibration.has_omission.prior)
-    evidence = source_evidence(account, display_spans(account.source))
+    (pair,) = reader.read_texts(PAIRS[:1])
+    judged = judge_pair(pair, calibration, calibration.has_omission.prior)
+    evidence = source_evidence(pair, pair.source_words)
     learnt = probability(calibration.omitted.log_odds(evidence, calibration.omitted.prior))
     assert judged.omission[0] == pytest.approx(learnt.tolist(), rel=1e-9)
 
 
 def test_blank_sides_are_judged_without_words(reader: Oracle, calibration: Calibration) -> None:
-    for account in reader.read([("", ""), ("", "abcd"), ("abcd", "")]):
-        judged = judge_pair(account, calibration)
-        assert len(judged.omission[0]) == len(display_spans(account.source))
-        assert len(judged.addition[0]) == len(display_spans(account.target))
-        for words, whole in (judged.omission, judged.addition):
-            assert all(0 < each < 1 for each in (*words, whole))
+    for pair in reader.read_texts([("", ""), ("", "abcd"), ("abcd", "")]):
+        judged = judge_pair(pair, calibration)
+        assert len(judged.omission[0]) == len(pair.source_words)
+        assert len(judged.addition[0]) == len(pair.target_words)
+        for probabilities, whole in (judged.omission, judged.addition):
+            assert all(0 < each < 1 for each in (*probabilities, whole))
 
 
 def test_each_pair_is_read_three_times_and_the_seed_gives_the_numbers(
@@ -187,7 +187,7 @@ def test_each_pair_is_read_three_times_and_the_seed_gives_the_numbers(
 
 
 def test_of_many_pairs_some_are_drawn(reader: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(self_made, "MOST_PAIRS", 30)
+    monkeypatch.setattr(synthetic_errors, "MOST_PAIRS", 30)
     assert fit_calibration(reader, PAIRS).segments == 30
 
 
