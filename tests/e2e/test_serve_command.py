@@ -633,24 +633,6 @@ def test_a_model_that_is_broken_is_not_loaded_and_the_server_drains(
         assert "a dog" not in server.errors.read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("seconds", "signals"), [(0.3, 1), (600, 2)])
-def test_what_does_not_end_is_broken_off(
-    tmp_path: Path, shared_workshop: Path, seconds: float, signals: int
-) -> None:
-    """After drain_seconds, or when a second signal comes."""
-    model = f"endless={endless_model(shared_workshop, tmp_path)}"
-    with serving(tmp_path, model, drain_seconds=seconds) as server, ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(server.post, "/v1/translate", ENDLESS["/v1/translate"])
-        server.wait_until(lambda: not server.rests())
-        for _ in range(signals):
-            server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.1)
-        assert server.process.wait(PATIENCE) == 128 + signal.SIGTERM
-        refused(asked.result(), 503, "not_ready")
-        assert server.errors.read_text().endswith(": 1 request was broken off\n")
-
-
 def keys_are_compared(server: Served) -> None:
     """Everything needs the key but the page, its documents and the probes."""
     body = {"q": "a", "source": "src", "target": "tgt"}

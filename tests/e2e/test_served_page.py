@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 SENTENCE = "a dog sees a cat ."
@@ -65,7 +64,6 @@ def opened(address: str, complaints: list[str]) -> Iterator[Page]:
         browser.close()
 
 
-@pytest.mark.slow
 def test_a_person_translates_steps_continues_and_checks(shared_workshop: Path) -> None:
     expect.set_options(timeout=PATIENCE)
     complaints: list[str] = []

@@ -1,16 +1,28 @@
 """Who may ask, and what every answer has: names of the server, origins, keys, headers."""
 
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.commands.serve import _HOME_NAMES as HOME
 from untold.commands.serve import _rules
-from untold.serve.app import AccessRules
+from untold.serve import routes
+from untold.serve.app import AccessRules, HttpServer, bind_socket, build_application
 from untold.serve.routes import is_right_key
+from untold.serve.schemas import ServiceLimits, StreamEvent
 from untold.serve.service import Service
+from untold.serve.tasks import TranslateTask
 
 from .conftest import KEY, ORIGIN, Client
 
@@ -160,3 +172,96 @@ def test_requests_are_counted_by_route(client: Client):
     text = client.get("/metrics").text
     assert "untold_queue_depth 0.0" in text and "secret" not in text and "invented" not in text
     assert client.service.running == 0
+
+
+@pytest.fixture
+def run_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Runs a server without a model in this thread, and a visitor in another one."""
+    interval, handler = sys.getswitchinterval(), signal.getsignal(signal.SIGTERM)
+
+    def run(visit: Callable[[httpx.Client], Any], **limits: float) -> tuple[int, Any]:
+        service = Service({}, ServiceLimits(**limits))
+        monkeypatch.setattr(service.registry, "_models", {"none": SimpleNamespace(name="none")})
+        service.worker.start()
+        found: list[Any] = []
+        with bind_socket("127.0.0.1", 0) as bound:
+            address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+            app = build_application(service, AccessRules(frozenset()))
+            server = HttpServer(app, service, bound)
+
+            def ask() -> None:
+                try:
+                    with httpx.Client(base_url=address, timeout=20) as client:
+                        found.append(visit(client))
+                except BaseException:
+                    server.should_exit = server.force_exit = True
+                    raise
+
+            visitor = threading.Thread(target=ask)
+            code = server.serve_until_stopped(visitor.start)
+            visitor.join()
+        return code, found[0]
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+    sys.setswitchinterval(interval)
+
+
+def test_requests_that_run_are_answered_before_the_server_ends(
+    run_server: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    gate = threading.Event()
+
+    def live_events(*_: Any) -> Generator[StreamEvent, None, None]:
+        yield StreamEvent("start", {})
+        gate.wait(20)
+        yield StreamEvent("end", {})
+
+    def visit(client: httpx.Client) -> list[int]:
+        with client.stream("POST", "/v1/stream", json={"text": "a"}) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "event: start"
+            os.kill(os.getpid(), signal.SIGTERM)
+            while (ready := client.get("/readyz").status_code) == 200:
+                time.sleep(0.01)
+            statuses = [ready, client.get("/livez").status_code]
+            statuses.append(client.post("/v1/translate", json=BODY).status_code)
+            gate.set()
+            assert "event: end" in list(lines)
+        return statuses
+
+    monkeypatch.setattr(routes, "live_events", live_events)
+    assert run_server(visit) == (128 + signal.SIGTERM, [503, 200, 503])
+    last = "untold: interrupted by SIGTERM: all requests were answered\n"
+    assert capsys.readouterr().err.endswith(last)
+
+
+@pytest.mark.parametrize(("seconds", "signals"), [(0.1, 1), (600, 2)])
+def test_what_does_not_end_is_broken_off(
+    run_server: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seconds: float,
+    signals: int,
+):
+    """After drain_seconds, or when a second signal comes."""
+    gate = threading.Event()
+
+    def run(_task: Any, items: list[Any], _advance: Any) -> list[Any]:
+        for _ in range(signals):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+        gate.wait(20)
+        return items
+
+    def visit(client: httpx.Client) -> httpx.Response:
+        return client.post("/v1/translate", json=BODY)
+
+    monkeypatch.setattr(TranslateTask, "run", run)
+    code, answer = run_server(visit, drain_seconds=seconds)
+    gate.set()
+    assert code == 128 + signal.SIGTERM
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+    assert capsys.readouterr().err.endswith(": 1 request was broken off\n")
