@@ -7,12 +7,9 @@ that know no shapes are checked by beartype alone.
 
 With UNTOLD_BUDGET=1 a test fails that is not marked slow and takes more than 2 seconds of CPU time.
 UNTOLD_TIMES=FILE writes the CPU time of every test, the dearest first.
-
-What untold measures of this machine goes to a directory of the tests, not to the user's.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +23,6 @@ from jaxtyping import install_import_hook
 from slow_tests import is_slow
 
 BUDGET = 2.0
-_cache = tempfile.TemporaryDirectory(prefix="untold-tests-")  # lives as long as this module
-os.environ["XDG_CACHE_HOME"] = _cache.name
 _times: list[tuple[float, str]] = []
 
 hypothesis.settings.register_profile("quick", max_examples=10, derandomize=True, deadline=None)

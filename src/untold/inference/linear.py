@@ -1,48 +1,31 @@
 """Layouts of a linear layer's weight: one product, in the forms that a CPU computes at best.
 
-    plain        as it was trained; torch packs it again in every call
-    transposed   what a product with few rows reads fastest
-    packed       oneDNN's own blocks: fastest for large weights, but dear to call
-    panels       for few rows: our own kernel reads 32 outputs at a time
+    transposed   as torch multiplies few rows best: for small weights, where calling is what costs
+    panels       for few rows: our own kernel reads 32 outputs at a time, in one thread
+    packed       oneDNN's own blocks: for many rows and large weights, in all threads
     int8         8-bit weights, and inputs that are rounded to 8 bits as they come (oneDNN)
     int8 panels  the same numbers by our own kernel, where the processor has 8-bit products
 
-Which of the others is best depends on the shape, the number of rows and the machine, so it is
-measured: see layout_choice.py. They differ in rounding alone; only int8 rounds weights.
-
-Chooses the layout of every linear layer by measuring it once, and remembers what it measured.
-
-A step multiplies by all weights in turn, so that those of a large model are cold when it comes back
-to one. The measurement does the same: it runs through all layers in the order of a step, once for
-each layout, and takes for each shape the layout whose products took the least time. The choice for
-a shape and a number of rows is kept in a file for this machine (`~/.cache/untold`, or
-XDG_CACHE_HOME); deleting the file makes it measure again.
+They differ in rounding alone; only int8 rounds weights. `choose_layout` knows which is fastest.
 """
 
 import ctypes
-import json
 import math
-import os
-import platform
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int8
 from torch import Tensor
 
-from untold import files as durable
-from untold.errors import UntoldError
 from untold.inference.kernels import Linear, load
 from untold.models.backbone import LinearWeight
 
 Apply = Callable[[Tensor], Tensor]  # from rows (r i) to rows (r o)
 
-INT8, PANELS, INT8_PANELS = "int8", "panels", "int8 panels"
+TRANSPOSED, PANELS, PACKED = "transposed", "panels", "packed"
+INT8, INT8_PANELS = "int8", "int8 panels"
 _PANEL, _GROUP = 32, 4  # outputs and inputs, as in linear.c and bytes.c
 _LARGEST, _MIDDLE = 127.0, 128  # of 8-bit weights; and the number that stands for an input of zero
 
@@ -64,11 +47,6 @@ def has_onednn_int8() -> bool:
     except RuntimeError:
         return False
     return torch.allclose(sums, torch.full((2, 16), 64.0), rtol=1e-3)
-
-
-def _plain(layer: LinearWeight) -> Apply:
-    weight, bias = layer.weight, layer.bias
-    return lambda x: F.linear(x, weight, bias)
 
 
 def _transposed(layer: LinearWeight) -> Apply:
@@ -158,10 +136,9 @@ def _byte_panels(layer: LinearWeight) -> tuple[Tensor, Tensor, Tensor]:
 
 
 LAYOUTS: dict[str, Callable[[LinearWeight], Apply]] = {
-    "plain": _plain,
-    "transposed": _transposed,
-    "packed": _packed,
+    TRANSPOSED: _transposed,
     PANELS: PanelLinear,
+    PACKED: _packed,
     INT8: _int8,
     INT8_PANELS: partial(PanelLinear, int8=True),
 }
@@ -169,13 +146,9 @@ LAYOUTS: dict[str, Callable[[LinearWeight], Apply]] = {
 
 def _float_layouts() -> tuple[str, ...]:
     """Names the layouts that there are here: torch may lack oneDNN, or our kernels a compiler."""
-    operations, found = torch.ops.mkldnn, ["transposed", "plain"]
-    names = ("_reorder_linear_weight", "_linear_pointwise")
-    if torch.backends.mkldnn.is_available() and all(hasattr(operations, name) for name in names):
-        found.append("packed")
-    if load() is not None:
-        found.append(PANELS)
-    return tuple(found)
+    operations, names = torch.ops.mkldnn, ("_reorder_linear_weight", "_linear_pointwise")
+    packs = torch.backends.mkldnn.is_available() and all(hasattr(operations, n) for n in names)
+    return (TRANSPOSED, *([PACKED] if packs else []), *([PANELS] if load() else []))
 
 
 def _byte_layout() -> str:
@@ -186,93 +159,68 @@ def _byte_layout() -> str:
 
 FLOAT_LAYOUTS, BYTES = _float_layouts(), _byte_layout()
 
-
-_ROUNDS = 5  # passes over all layers for each layout; the fastest counts
-_CLASSES = (1, 4, 16, 64, 256)  # numbers of rows that are measured
-_GAIN = 0.9  # another layout must need less than this share of the first one's time
-_SMALL = 32_768  # weights of fewer numbers are not measured: calling costs more than computing
+_SMALL = 32_768  # weights of fewer numbers are transposed: calling costs more than computing
+# At most so many rows, and from so many numbers on, a weight is packed and not laid out in panels.
+_PACKED_FROM = ((1, math.inf), (32, 4_500_000), (64, 1_000_000), (math.inf, 200_000))
+_WORTH_PACKING = 500_000  # products, where there are no panels
+_WORTH_THREADS = 4_000_000  # products, of which our kernel would compute all in one thread
 _LARGE = 131_072  # smaller weights stay in float32: rounding their inputs costs more than it saves
-_FEW = 4  # rows that one thread multiplies by 8-bit weights as fast as several
+_FEW = 4  # rows that one thread multiplies as fast as several
 _MOST_INPUTS = 8192  # of 8-bit weights, as in kernels.h
 
 
-def rows_class(rows: int) -> int:
-    """Returns the measured number of rows that stands for `rows`: the next one above."""
-    return next((size for size in _CLASSES if rows <= size), _CLASSES[-1])
+def choose_layout(shape: tuple[int, int], rows: int) -> str:
+    """Names the fastest layout of a weight of 32-bit numbers for so many rows.
 
-
-def _is_large(shape: tuple[int, int]) -> bool:
-    """Tells if a weight becomes 8-bit numbers where those are wanted."""
-    outputs, inputs = shape
-    return outputs * inputs >= _LARGE and inputs <= _MOST_INPUTS
+    Measured for layers 128 to 1024 wide and vocabularies of 8,000 and 16,000, with AVX-512 and one
+    thread: what it chooses takes at most 3 % longer than the best choice for each shape.
+    """
+    size = shape[0] * shape[1]
+    if size < _SMALL:
+        return TRANSPOSED
+    if PANELS in FLOAT_LAYOUTS:
+        least = next(least for most, least in _PACKED_FROM if rows <= most)
+        shared = torch.get_num_threads() > 1 and size * rows >= _WORTH_THREADS
+        wanted = PACKED if size >= least or shared else PANELS
+    else:
+        wanted = PACKED if size * rows >= _WORTH_PACKING else TRANSPOSED
+    return wanted if wanted in FLOAT_LAYOUTS else FLOAT_LAYOUTS[-1]
 
 
 class LaidOut:
     """Linear layers in the order in which a step applies them, laid out for any number of rows."""
 
     def __init__(self, layers: Sequence[LinearWeight], *, int8: bool = False) -> None:
-        """With `int8`, large weights become 8-bit numbers and nothing is measured."""
+        """With `int8`, large weights become 8-bit numbers."""
         self._layers, self._int8 = list(layers), int8
         self._packings: dict[tuple[int, str], Apply] = {}
-        self._by_rows: dict[int, list[Apply]] = {}
 
     def for_rows(self, rows: int) -> list[Apply]:
         """Returns one function for each layer, fast for inputs of about so many rows."""
-        size = rows_class(rows)
-        found = self._by_rows.get(size)
-        if found is None:
-            found = self._by_rows[size] = self._choose(size)
-        return found
+        # Many rows are worth torch's threads, which our kernel lacks.
+        threads = rows > _FEW and torch.get_num_threads() > 1 and has_onednn_int8()
+        return [
+            self._packing(place, self._layout(place, rows, INT8 if threads else BYTES))
+            for place in range(len(self._layers))
+        ]
 
     def in_panels(self) -> list[Apply] | None:
         """Returns all layers but the last for our own kernel; None if it cannot run them."""
         if PANELS not in FLOAT_LAYOUTS or (self._int8 and BYTES != INT8_PANELS):
             return None
-        layouts = self._byte_layouts(PANELS, 1) if self._int8 else [PANELS] * len(self._layers)
-        return [self._packing(place, layout) for place, layout in enumerate(layouts[:-1])]
-
-    def _byte_layouts(self, small: str, size: int) -> list[str]:
-        """Chooses for all layers; many rows are worth torch's threads, which our kernel lacks."""
-        threads = size > _FEW and torch.get_num_threads() > 1 and has_onednn_int8()
-        large = INT8 if threads else BYTES
-        return [large if _is_large(layer.shape) else small for layer in self._layers]
-
-    def _choose(self, size: int) -> list[Apply]:
-        shapes = [layer.shape for layer in self._layers]
-        if self._int8:
-            layouts = self._byte_layouts(FLOAT_LAYOUTS[0], size)
-            return [self._packing(place, each) for place, each in enumerate(layouts)]
-        large = {shape for shape in shapes if shape[0] * shape[1] >= _SMALL}
-        chosen = _recorded(large, size)
-        if chosen is None:
-            chosen = self._measure(size)
-            _record({shape: chosen[shape] for shape in large}, size)
         return [
-            self._packing(place, chosen.get(shape, FLOAT_LAYOUTS[0]))
-            for place, shape in enumerate(shapes)
+            self._packing(place, INT8_PANELS if self._is_rounded(place) else PANELS)
+            for place in range(len(self._layers) - 1)
         ]
 
-    def _measure(self, size: int) -> dict[tuple[int, int], str]:
-        """Times every layout of every shape."""
-        shapes = [layer.shape for layer in self._layers]
-        inputs = {width: torch.ones(size, width) for _, width in shapes}
-        seconds: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
-        for layout in FLOAT_LAYOUTS:
-            run = [self._packing(place, layout) for place in range(len(shapes))]
-            for _ in range(_ROUNDS):
-                passed: dict[tuple[int, int], float] = defaultdict(float)
-                for apply, shape in zip(run, shapes, strict=True):
-                    x = inputs[shape[1]]
-                    before = time.perf_counter()
-                    apply(x)
-                    passed[shape] += time.perf_counter() - before
-                for shape, taken in passed.items():
-                    seconds[shape][layout] = min(taken, seconds[shape].get(layout, taken))
-        self._packings.clear()  # most of them are not chosen
-        return {
-            shape: _fastest(taken) if shape[0] * shape[1] >= _SMALL else FLOAT_LAYOUTS[0]
-            for shape, taken in seconds.items()
-        }
+    def _layout(self, place: int, rows: int, rounded: str) -> str:
+        if self._is_rounded(place):
+            return rounded
+        return TRANSPOSED if self._int8 else choose_layout(self._layers[place].shape, rows)
+
+    def _is_rounded(self, place: int) -> bool:
+        outputs, inputs = self._layers[place].shape
+        return self._int8 and outputs * inputs >= _LARGE and inputs <= _MOST_INPUTS
 
     def _packing(self, place: int, layout: str) -> Apply:
         """Lays out one layer, once; a layout serves all numbers of rows."""
@@ -280,59 +228,3 @@ class LaidOut:
         if key not in self._packings:
             self._packings[key] = LAYOUTS[layout](self._layers[place])
         return self._packings[key]
-
-
-def _fastest(seconds: dict[str, float]) -> str:
-    """Returns the fastest layout; the first one stays unless another is clearly faster."""
-    first, best = next(iter(seconds)), min(seconds, key=lambda layout: seconds[layout])
-    return best if seconds[best] < _GAIN * seconds[first] else first
-
-
-def _file() -> Path:
-    """Names the file of this machine's choices: they depend on processor, torch and threads."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "untold" / f"layouts-{_machine()}.json"
-
-
-def _machine() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    name = next(names, platform.processor() or platform.machine())
-    native = "-native" if PANELS in FLOAT_LAYOUTS else ""
-    text = f"{name}-torch-{torch.__version__}-threads-{torch.get_num_threads()}{native}"
-    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in text)
-
-
-def _key(shape: tuple[int, int], size: int) -> str:
-    return f"{shape[0]}x{shape[1]}, {size} rows"
-
-
-def _recorded(shapes: Iterable[tuple[int, int]], size: int) -> dict[tuple[int, int], str] | None:
-    """Reads the choices for all shapes; None if one is missing or the file is no such file."""
-    known = _read()
-    found = {shape: known.get(_key(shape, size)) for shape in shapes}
-    if any(layout not in FLOAT_LAYOUTS for layout in found.values()):
-        return None
-    return {shape: str(layout) for shape, layout in found.items()}
-
-
-def _record(chosen: dict[tuple[int, int], str], size: int) -> None:
-    """Adds choices to the file; a machine without a writable home measures again next time."""
-    known = _read() | {_key(shape, size): layout for shape, layout in chosen.items()}
-    path = _file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        durable.write_file(path, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
-    except (OSError, UntoldError):
-        return
-
-
-def _read() -> dict[str, object]:
-    try:
-        known = json.loads(_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}

@@ -15,11 +15,7 @@ from untold.decoding.beam_search import search
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
-from untold.inference import linear as layout_choice
-from untold.inference import linear as linear_layouts
-from untold.inference import routing as prepared_routing
-from untold.inference import transformer as prepared_stack
-from untold.inference import transformer as prepared_transformer
+from untold.inference import linear, routing, transformer
 from untold.inference.kernels import load
 from untold.inference.linear import PANELS, has_int8
 from untold.inference.model import PreparedModel, prepare
@@ -64,10 +60,10 @@ def sources(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
 def kernels(request, monkeypatch):
     """Runs a test with the compiled kernels, and as if there were none."""
     if request.param == "torch alone":
-        for module in (linear_layouts, prepared_stack, prepared_transformer, prepared_routing):
+        for module in (linear, transformer, routing):
             monkeypatch.setattr(module, "load", lambda: None)
-        layouts = tuple(name for name in linear_layouts.FLOAT_LAYOUTS if name != PANELS)
-        monkeypatch.setattr(layout_choice, "FLOAT_LAYOUTS", layouts)
+        layouts = tuple(name for name in linear.FLOAT_LAYOUTS if name != PANELS)
+        monkeypatch.setattr(linear, "FLOAT_LAYOUTS", layouts)
     elif load() is None:
         pytest.skip("the kernels were not compiled here")
 
