@@ -88,8 +88,8 @@ class Layers:
         class Layer(ctypes.Structure):
             _fields_ = [("linears", Linear * linears), ("norms", Norm * norms)]
 
-        each = [Layer((Linear * linears)(*one), (Norm * norms)(*two)) for one, two in rows]
-        return (Layer * len(rows))(*each)
+        layers = [Layer((Linear * linears)(*one), (Norm * norms)(*two)) for one, two in rows]
+        return (Layer * len(rows))(*layers)
 
 
 class Kernels:

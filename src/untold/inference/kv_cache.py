@@ -1,15 +1,12 @@
-"""Keys and values of the tokens that hypotheses have read, none of them ever moved.
+"""Keys and values of what was read, none of them ever moved, and attention to them.
 
 Each step writes its tokens behind those of the step before. A hypothesis is a path: the places of
 its tokens. When a search drops, copies or reorders hypotheses, paths change and tokens stay, so
-that hypotheses with a common beginning also share its memory.
+that hypotheses with a common beginning also share its memory. Encoded sentences lie one after the
+other, without padding.
 
-Encoded sentences without padding, one after the other.
-
-Attention for steps of a search: queries are rows, keys and values lie where they were written.
-
-Each function has two forms. The compiled one reads keys and values in place; the other gathers them
-and lets torch attend: it defines what the first computes, and runs where nothing was compiled.
+Attention has two forms. The compiled one reads keys and values in place; the other gathers them and
+lets torch attend: it defines what the first computes, and runs where nothing was compiled.
 """
 
 import ctypes
@@ -48,13 +45,17 @@ class TokenStore:
         return first
 
 
-@dataclass(frozen=True)
+@dataclass
 class HypothesisMemory:
-    """Holds the paths of hypotheses, `length` tokens long, into a store that they share."""
+    """Holds the paths of hypotheses, `length` tokens long, into a store that they share.
+
+    A step makes a new one and then sets `covered`, how far each hypothesis has covered its source.
+    """
 
     store: TokenStore
     path: Int[Tensor, "r room"]  # int32
     length: int = 0
+    covered: Float[Tensor, "r i"] | None = None
 
     @classmethod
     def empty(cls, rows: int, layers: int, width: int) -> "HypothesisMemory":
@@ -63,7 +64,9 @@ class HypothesisMemory:
 
     def select(self, rows: Int[Tensor, " s"]) -> "HypothesisMemory":
         """Keeps the hypotheses at `rows`, in that order."""
-        return replace(self, path=self.path.index_select(0, rows))
+        covered = None if self.covered is None else self.covered.index_select(0, rows)
+        path = self.path.index_select(0, rows)
+        return HypothesisMemory(self.store, path, self.length, covered)
 
     def grown(self) -> tuple["HypothesisMemory", int]:
         """Makes room for one more token of each; returns itself, and the first one's place.
@@ -177,8 +180,8 @@ class RowAttention:
         sources = native_sources(source, source.attended, len(queries))
         shares = torch.empty(self.shape.heads * length)
         common = ctypes.byref(self.native), layer, queries.data_ptr(), ctypes.byref(sources)
-        found = shares.data_ptr(), out.data_ptr(), None if means is None else means.data_ptr()
-        self._kernels.read_source(*common, len(queries), *found, length)
+        results = shares.data_ptr(), out.data_ptr(), None if means is None else means.data_ptr()
+        self._kernels.read_source(*common, len(queries), *results, length)
         return out, means
 
     def own(self, qkv: Float[Tensor, "r w"], rows: RaggedRows) -> Float[Tensor, "r d"]:

@@ -1,7 +1,5 @@
 """A whole model for translation: the prepared Transformer, with past and future on top of it."""
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -11,21 +9,8 @@ from untold.inference.kv_cache import HypothesisMemory, RaggedSource
 from untold.inference.linear import has_int8
 from untold.inference.routing import PreparedRouting
 from untold.inference.transformer import PreparedTransformer
-from untold.models.backbone import Source, TransformerParts
+from untold.models.backbone import Decoded, Source, TransformerParts
 from untold.models.seq2seq import Outputs, Seq2Seq, Signals, Step
-
-
-@dataclass(frozen=True)
-class PreparedState:
-    """Holds the memory of hypotheses."""
-
-    memory: HypothesisMemory
-    covered: Float[Tensor, "r i"] | None = None
-
-    def select(self, rows: Int[Tensor, " s"]) -> "PreparedState":
-        """Keeps the hypotheses at `rows`."""
-        covered = None if self.covered is None else self.covered.index_select(0, rows)
-        return PreparedState(self.memory.select(rows), covered)
 
 
 class PreparedModel:
@@ -63,29 +48,33 @@ class PreparedModel:
         assert isinstance(source, RaggedSource)
         return source
 
-    def start(self, source: RaggedSource, beams: int) -> PreparedState:
+    def start(self, source: RaggedSource, beams: int) -> HypothesisMemory:
         """Creates the memory of `beams` empty hypotheses for each sentence."""
-        return PreparedState(self._backbone.start(source, beams))
+        return self._backbone.start(source, beams)
 
     def step(
         self,
         source: RaggedSource,
         last: Int[Tensor, "b n"],
-        state: PreparedState,
+        state: HypothesisMemory,
         *,
         attention: bool = False,
     ) -> Step:
         """Scores the next token of every hypothesis after reading its token `last`."""
-        decoded, memory = self._backbone.step(source, last, state.memory, attention=attention)
-        if self._routing is None:
-            begins = state.memory.length == self._first
-            read = self.model.read_step(source, last, decoded, state.covered, begins=begins)
-            logits = self._logits(read.holistic)
-            logits = logits if read.copied is None else read.copied.mix(logits)
-            return Step(logits, PreparedState(memory, read.covered), read.signals)
-        routed = self._routing.step(source, decoded.states, last, state.covered)
-        signals = Signals(attention=decoded.attention, assignments=routed.shares)
-        return Step(self._logits(routed.holistic), PreparedState(memory, routed.covered), signals)
+        states, shown, memory = self._backbone.step(source, last, state, attention=attention)
+        if self._routing is not None:
+            routed = self._routing.step(source, states, last, state.covered)
+            memory.covered = routed.covered
+            signals = Signals(attention=shown, assignments=routed.shares)
+            return Step(self._logits(routed.holistic), memory, signals)
+        begins = state.length == self._first
+        decoded = Decoded(states, shown)
+        read = self.model.read_step(source, last, decoded, state.covered, begins=begins)
+        memory.covered = read.covered
+        logits = self._logits(read.holistic)
+        return Step(
+            logits if read.copied is None else read.copied.mix(logits), memory, read.signals
+        )
 
     def __call__(
         self,

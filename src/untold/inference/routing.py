@@ -109,12 +109,12 @@ class PreparedRouting:
         capsule_keys = votes @ self._capsule
         totals = votes.sum(2, keepdim=True) / votes.shape[1]
         agreed = torch.matmul(totals * _squash_factor(totals.square().sum(-1)), capsule_keys.mT)
-        own = words.view(b, i, -1).transpose(1, 2) - 0.5 * self._strength[:, :, 0]
+        logits = words.view(b, i, -1).transpose(1, 2) - 0.5 * self._strength[:, :, 0]  # (b j i)
         lengths = torch.matmul(votes, votes.mT)
         folded = (
             keys,
             token_keys.reshape(b, i, -1).contiguous(),
-            agreed.add_(own[:, :, None]),
+            agreed.add_(logits[:, :, None]),
             torch.cat([lengths, torch.matmul(votes, capsule_keys.mT)], dim=-1),
             lengths[:, : self._read].contiguous(),
             fusion_keys.reshape(b, self._read * i, -1),
@@ -153,8 +153,8 @@ class PreparedRouting:
         tables = (table.data_ptr() for table in source.folded)
         length, (_, _, width) = source.rows.longest, source.folded[0].shape
         sizes = length, width, width, len(self._categories), self._read, self._rounds
-        own = self._strength, self._categories, self._tokens
-        return Folded(*tables, *sizes, *(each.data_ptr() for each in own))
+        constants = self._strength, self._categories, self._tokens
+        return Folded(*tables, *sizes, *(part.data_ptr() for part in constants))
 
     def _step_in_torch(
         self,
@@ -163,7 +163,7 @@ class PreparedRouting:
         last: Int[Tensor, "b n"],
         covered: Float[Tensor, "bn i"] | None,
     ) -> RoutedStep:
-        folded = _FoldedWeights(*(each.index_select(0, source.sentences) for each in source.folded))
+        folded = _FoldedWeights(*(part.index_select(0, source.sentences) for part in source.folded))
         b, n, _ = states.shape
         tokens, hidden = self._tokens[last], ~source.mask[:, None]
         (_, j, i, _), p = folded.grams.shape, self._read

@@ -1,18 +1,11 @@
 """A Transformer without modules: every sublayer is a few calls on tensors that were laid out once.
 
 It computes what the model does whose parts it was given, up to rounding, for translation alone: no
-dropout, no gradients. Rows are hypotheses or source positions, and none of them is padding. Few
-rows run through all layers in one call of a compiled kernel.
+dropout, no gradients. Rows are hypotheses or source positions, and none of them is padding.
 
-Runs whole encoders and decoder steps in one call each, for few rows.
-
-There the weights are read once and computing takes less time than calling: a decoder step of a
-small model is sixty calls of torch.
-
-A stack of layers: its weights laid out for any number of rows, and its norms.
-
-A program runs it sublayer by sublayer through torch. Few rows run in one call of a compiled kernel,
-which reads each weight once; many rows need oneDNN's products and torch's threads.
+Few rows run through all layers in one call of a compiled kernel, which reads each weight once: a
+decoder step of a small model would be sixty calls of torch, which take longer than computing. Many
+rows run sublayer by sublayer, for they need oneDNN's products and torch's threads.
 """
 
 import ctypes
@@ -35,7 +28,6 @@ from untold.inference.kv_cache import (
 )
 from untold.inference.linear import Apply, LaidOut, PanelLinear
 from untold.models.backbone import (
-    Decoded,
     LayerParts,
     LinearWeight,
     OutputLayer,
@@ -46,6 +38,10 @@ from untold.models.backbone import (
 from untold.models.layers import ACTIVATIONS
 
 _ACTIVATIONS = ("relu", "swish", "gelu")  # in the order of kernels.h
+_FEW = 8  # rows: the kernel reads weights of any size as fast as memory gives them
+_SOME = 32  # rows: it is as fast as oneDNN where the weights are small
+_FEW_THREADS = 2  # of torch, which are no faster than one of the kernel
+_SMALL = 4_000_000  # numbers in all weights: calling torch takes longer than computing
 
 
 class StackShape(NamedTuple):
@@ -87,12 +83,12 @@ class NativeStack:
             activation=_ACTIVATIONS.index(shape.activation),
         )
         rows = [
-            ([each.structure for each in layer.linears], [self._norm(each) for each in layer.norms])
+            ([linear.structure for linear in layer.linears], [*map(self._norm, layer.norms)])
             for layer in layers
         ]
         self._layers = Layers.of(rows)
         self._last = Norm() if last is None else self._norm(last)
-        self._widest = max(each.outputs for layer in layers for each in layer.linears)
+        self._widest = max(linear.outputs for layer in layers for linear in layer.linears)
 
     def decode(
         self,
@@ -156,12 +152,6 @@ class NativeStack:
         return Norm(weight.data_ptr(), bias.data_ptr())
 
 
-_FEW = 8  # rows: the kernel reads weights of any size as fast as memory gives them
-_SOME = 32  # rows: it is as fast as oneDNN where the weights are small
-_FEW_THREADS = 2  # of torch, which are no faster than one of the kernel
-_SMALL = 4_000_000  # numbers in all weights: calling torch takes longer than computing
-
-
 class PreparedNorm(NamedTuple):
     """Holds what torch.layer_norm takes beside its input."""
 
@@ -199,18 +189,18 @@ class PreparedStack:
         int8: bool,
     ) -> None:
         self._parts, self._last_module, self._shape = list(layers), last_norm, shape
-        weights = [each for own in layers for each in own.linears]
-        self._size = sum(each.weight.numel() for each in weights)
+        weights = [linear for layer in layers for linear in layer.linears]
+        self._size = sum(linear.weight.numel() for linear in weights)
         self._linears = LaidOut([*weights, last], int8=int8)
-        self._programs: dict[int, Program] = {}
+        self._programs_by_rows: dict[int, Program] = {}
         self._native: NativeStack | None = None
-        self.norms = [[PreparedNorm.of(norm) for norm in own.norms] for own in layers]
+        self.norms = [[PreparedNorm.of(norm) for norm in layer.norms] for layer in layers]
         self.last_norm = None if last_norm is None else PreparedNorm.of(last_norm)
         self._activate = ACTIVATIONS[shape.activation]
-        norms = [each for own in layers for each in own.norms]
+        norms = [norm for layer in layers for norm in layer.norms]
         norms += [] if last_norm is None else [last_norm]
         # The kernel knows layers whose norms are alike.
-        self._is_common = bool(layers) and len({norm.eps for norm in norms}) == 1
+        self._fits_native_kernel = bool(layers) and len({norm.eps for norm in norms}) == 1
 
     def before(self, x: Float[Tensor, "r d"], norm: PreparedNorm) -> Float[Tensor, "r d"]:
         """Applies the norm of a sublayer to what it reads, if norms come before."""
@@ -234,28 +224,28 @@ class PreparedStack:
 
     def for_rows(self, rows: int) -> Program:
         """Returns the linear layers in the layouts that are fastest for so many rows."""
-        found = self._programs.get(rows)
-        if found is None:
+        program = self._programs_by_rows.get(rows)
+        if program is None:
             *flat, last = self._linears.for_rows(rows)
-            each = len(self._parts[0].linears) if self._parts else 1
-            layers = [tuple(flat[k : k + each]) for k in range(0, len(flat), each)]
-            found = self._programs[rows] = Program(layers, last)
-        return found
+            count = len(self._parts[0].linears) if self._parts else 1
+            layers = [tuple(flat[k : k + count]) for k in range(0, len(flat), count)]
+            program = self._programs_by_rows[rows] = Program(layers, last)
+        return program
 
-    def whole(self, rows: int) -> NativeStack | None:
+    def native(self, rows: int) -> NativeStack | None:
         """Returns the kernel that runs all layers at once, where that is faster; else None."""
         kernels, small = load(), self._size <= _SMALL
-        if kernels is None or not self._is_common or rows > (_SOME if small else _FEW):
+        if kernels is None or not self._fits_native_kernel or rows > (_SOME if small else _FEW):
             return None
         if not small and torch.get_num_threads() > _FEW_THREADS:
             return None
         if self._native is None:
-            found = self._linears.in_panels()
-            if found is None:
+            linears = self._linears.in_panels()
+            if linears is None:
                 return None
-            panels = iter(cast("list[PanelLinear]", found))
+            panels = iter(cast("list[PanelLinear]", linears))
             layers = [
-                StackLayer([next(panels) for _ in own.linears], own.norms) for own in self._parts
+                StackLayer([next(panels) for _ in part.linears], part.norms) for part in self._parts
             ]
             self._native = NativeStack(kernels, layers, self._last_module, self._shape)
         return self._native
@@ -284,9 +274,9 @@ class PreparedTransformer:
         rows = RaggedRows.of(real)
         x = rows.take(self._parts.source_embedding(framed))
         stack, program = self._encoding, self._encoding.for_rows(len(x))
-        whole = stack.whole(len(x))
-        if whole is not None:
-            states = whole.encode(x, rows)
+        native = stack.native(len(x))
+        if native is not None:
+            states = native.encode(x, rows)
         else:
             for norms, linears in zip(stack.norms, program.layers, strict=True):
                 qkv, out, *_ = linears
@@ -310,7 +300,7 @@ class PreparedTransformer:
         memory = HypothesisMemory.empty(rows, layers, 2 * self._parts.width)
         for token in self._parts.target_before:
             before = torch.full((len(source.states), beams), token)
-            _, memory = self.step(source, before, memory)
+            *_, memory = self.step(source, before, memory)
         return memory
 
     def step(
@@ -320,23 +310,26 @@ class PreparedTransformer:
         memory: HypothesisMemory,
         *,
         attention: bool = False,
-    ) -> tuple[Decoded, HypothesisMemory]:
-        """Reads one token of each hypothesis; returns the memory that holds it, too."""
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n i"] | None, HypothesisMemory]:
+        """Reads one token of each hypothesis.
+
+        Returns its state, its attention to the source if it is wanted, and a memory that holds it.
+        """
         (b, n), position, parts = last.shape, memory.length, self._parts
         if parts.longest is not None:
             check_positions(position + 1, parts.longest)
         x = parts.target_embedding.at(last.view(b * n), position)
         memory, place = memory.grown()
         explained = parts.aligning_layer if attention else -1
-        whole = self._decoding.whole(b * n)
-        if whole is not None:
-            states, weights = whole.decode(x, memory, place, source, explained)
+        native = self._decoding.native(b * n)
+        if native is not None:
+            states, weights = native.decode(x, memory, place, source, explained)
         else:
             states, weights = self._layers(x, memory, place, source, explained)
         shown = None if weights is None else weights.view(b, n, -1)
         if shown is not None and parts.frame is not None:
             shown = _without_frame(shown, parts.frame, source)
-        return Decoded(states.view(b, n, -1), shown), memory
+        return states.view(b, n, -1), shown, memory
 
     def _layers(
         self,
@@ -369,6 +362,6 @@ def _without_frame(
     weights: Float[Tensor, "b n f"], frame: SourceFrame, source: RaggedSource
 ) -> Float[Tensor, "b n i"]:
     """Leaves out the columns of the frame; the rest sums to one over the source again."""
-    own = weights[..., frame.first : frame.first + source.mask.shape[1]]
-    own = own.masked_fill(~source.mask[:, None], 0.0)
-    return own / own.sum(-1, keepdim=True).clamp(min=torch.finfo(own.dtype).tiny)
+    rest = weights[..., frame.first : frame.first + source.mask.shape[1]]
+    rest = rest.masked_fill(~source.mask[:, None], 0.0)
+    return rest / rest.sum(-1, keepdim=True).clamp(min=torch.finfo(rest.dtype).tiny)
