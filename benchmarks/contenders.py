@@ -21,7 +21,7 @@ from torch import Tensor
 
 from race import add_race_options
 from untold.config import Config, CorpusConfig, DecodeConfig, TokenizerConfig, parse_config
-from untold.corpus.batching import Batch, PairsInMemory, collate, pad_rows, plan_epoch
+from untold.corpus.batching import Batch, PairsInMemory, make_batch, pad_rows, plan_epoch
 from untold.corpus.corpora import read_pairs
 from untold.corpus.tokenizer import SENTENCEPIECE_IDS, Tokenizers, train_tokenizers
 from untold.decoding.beam_search import search
@@ -30,11 +30,11 @@ from untold.export.ctranslate2 import ctranslate2_spec
 from untold.export.huggingface import bart_tensors
 from untold.inference.model import PreparedModel
 from untold.lab.grammars.sampling import load_grammar
+from untold.lab.speed import TimedUpdates
 from untold.models.build import build_model
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import Transformer
 from untold.storage.model_directory import TrainedModel
-from untold.training.trainer import TimedUpdates
 
 PRESETS = ("tiny", "small", "base")
 RATE, BETAS, EPSILON = 3e-4, (0.9, 0.98), 1e-9
@@ -98,10 +98,7 @@ def training_batches(workload: Workload, batch_tokens: int, count: int) -> list[
     """The first batches of an epoch: they differ in length as an epoch's batches do."""
     plan = plan_epoch(workload, batch_tokens, seed=1, epoch=0)
     count, special = min(count, len(plan)), workload.tokenizers.special_ids
-    return [
-        collate(plan.read(workload, number), plan.indices(number), special)
-        for number in range(count)
-    ]
+    return [make_batch(workload, plan.indices(number), special) for number in range(count)]
 
 
 def source_rows(workload: Workload, count: int) -> list[list[int]]:

@@ -125,7 +125,6 @@ def toy_values(root: Path, **sections: Mapping[str, Any]) -> dict[str, dict[str,
             "save_every": 4,
             "keep": 20,
             "device": "cpu",
-            "threads": 1,
         },
         "decode": {"max_length": 5, "beam": 2},
     }

@@ -34,14 +34,11 @@ LONG_FILES = {
     "lab/omission_benchmark.py": 531,
 }
 LONE_SMALL_MODULES = {
-    "corpus/stream/sampled_text.py",
     "evaluation/bootstrap.py",
     "serve/bounded_protocol.py",
     "serve/html_texts.py",
     "serve/work/uploaded_file.py",
     "storage/averaging.py",
-    "training/run_files.py",
-    "training/update_shares.py",
 }
 LONGEST_CHAIN = {"all": 27, "without lab": 25}  # aim: 14 without lab
 # Lines that are not blank, with every package below; a budget only shrinks. Aim of all: 26,000.

@@ -174,7 +174,7 @@ def test_warm_start_says_what_was_taken_over(folder: Path) -> None:
             "must be a number above 0 to 1,000",
         ),
         (["translate", "RUN", "--set", "decode.beam=" + "[" * 5000], "nested too deeply"),
-        (["train", "CONFIG", "--set", "train.threads=100000"], "a whole number from 1 to 1,024"),
+        (["train", "CONFIG", "--set", "train.keep=0"], "a whole number from 1 to"),
         (["train", "CONFIG", "--set", "data.root=nowhere"], "nowhere/train.src: no such file"),
         (["config", "zebra"], "unknown section zebra; known: data, data.train"),
         (["train", "absent.toml"], "no such configuration file"),

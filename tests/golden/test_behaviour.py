@@ -70,10 +70,7 @@ def settings(corpus: Path, model: dict, train: dict) -> Config:
                 "best_by": "loss",
                 "save_every": UPDATES,
                 "device": "cpu",
-                "threads": 1,
-                "short_spans": 0.0,
                 "vocabulary_share": 1.0,
-                "batch_order": "target",
             }
             | train,
             "decode": {"beam": 4, "max_length": 12, "batch_tokens": 2000},

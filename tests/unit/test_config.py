@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from untold.config import (
     parse_config,
     parse_config_json,
 )
+from untold.config.decode import _FORMER
+from untold.config.load import REMOVED
 from untold.errors import UntoldError
 from untold.models.pfrnn import PfrnnConfig
 from untold.models.rnmt import RnmtConfig
@@ -144,10 +147,14 @@ def test_a_model_of_before_the_union_is_read(backbone: str) -> None:
     assert old["model"] == now["model"] | {key: old["model"][key] for key in dropped}
     assert dropped
     assert config.decode.temperature == 0.0, "no search became a sample"
-    for name in ("sample", "temperature", "no_repeat_ngram", "top_k", "top_p"):
-        del old["decode"][name]
+    del old["decode"]["temperature"]
+    gone = {f"{key}.{name}" for key in ("data", "train", "decode") for name in old[key]}
+    gone -= {f"{key}.{name}" for key in ("data", "train", "decode") for name in now[key]}
+    assert gone - {"decode.sample", *REMOVED} <= {f"decode.{name}" for name in _FORMER}
     assert {key: old[key] for key in old if key != "model"} == {
-        key: {name: now[key][name] for name in old[key]} for key in old if key != "model"
+        key: {name: now[key].get(name, old[key][name]) for name in old[key]}
+        for key in old
+        if key != "model"
     }
     for key in dropped - {"d_embedding"}:
         for other in ("neither", 7):
@@ -309,14 +316,14 @@ def test_a_saved_configuration_keeps_what_was_done_before_a_setting_existed() ->
     values = {"model": {"separator": {"kind": "gdr"}}}
     new = parse_config(values)
     assert new.model.separator.token_coverage and new.train.short_spans == 0.6
-    assert (new.train.vocabulary_share, new.train.batch_order) == (0.1, "longer_side")
+    assert new.train.vocabulary_share == 0.1
     saved = json.loads(new.model_dump_json())
     assert parse_config_json(json.dumps(saved), "here") == new
     del saved["model"]["separator"]["token_coverage"], saved["train"]["short_spans"]
-    del saved["train"]["vocabulary_share"], saved["train"]["batch_order"]
+    del saved["train"]["vocabulary_share"]
     old = parse_config_json(json.dumps(saved), "here")
     assert not old.model.separator.token_coverage and old.train.short_spans == 0
-    assert (old.train.vocabulary_share, old.train.batch_order) == (1.0, "target")
+    assert old.train.vocabulary_share == 1.0
     assert not parse_config({"model": {"separator": {"preset": "paper"}}}).model.separator.coverage
 
 
@@ -337,3 +344,15 @@ def test_former_settings_of_the_search_say_what_to_write_instead():
         parse_config(override({}, ["decode.top_k=5"]))
     with pytest.raises(UntoldError, match=r"0\.0001 must be 0 or at least"):
         parse_config({"decode": {"temperature": 0.0001}})
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_a_setting_that_is_gone_is_left_out_or_refused_with_what_to_do(key: str) -> None:
+    section, name = key.split(".")
+    idle, cure = REMOVED[key]
+    assert parse_config({section: {name: idle}}) == parse_config({})
+    with pytest.raises(UntoldError, match=f"{key} = 7 was removed: {re.escape(cure)}"):
+        parse_config({section: {name: 7}})
+    saved = json.loads(parse_config({}).model_dump_json())
+    saved[section][name] = 7  # it trained a model, which translates as it did
+    assert parse_config_json(json.dumps(saved), "here") == parse_config({})

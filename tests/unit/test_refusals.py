@@ -133,7 +133,7 @@ def test_the_sweep_finds_most_kinds_of_mistakes():
         ("train.label_smoothing=1.0", "= 1.0: must be a number from 0 to below 1"),
         ("decode.max_ratio=inf", "decode.max_ratio = Infinity: must be a number above 0 to 1,000"),
         ("decode.length_penalty=1000", "= 1000: must be a number from 0 to 10"),
-        ("train.threads=100000", "train.threads = 100000: must be a whole number from 1 to 1,024"),
+        ("train.keep=0", "train.keep = 0: must be a whole number from 1"),
         ("train.seed=99999999999999999999", "from 0 to 9,223,372,036,854,775,807"),
         ("data.root=true", "data.root = true: must be text in quotes"),
         ("data.lowercase=1", "data.lowercase = 1: must be true or false"),

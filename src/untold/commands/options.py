@@ -189,27 +189,12 @@ def load_translator(
     with task(f"loading {', '.join(map(str, shown))}"):
         translator = load(paths, settings=model_changes)
     changes |= given
-    asked = tuple(changes)
+    if unused := [name for name in changes if used is not None and name not in used]:
+        others = ", ".join(f"decode.{other}" for other in used or ())
+        raise UntoldError(f"--set decode.{unused[0]} has no effect here; what has one: {others}")
     if given.get("nbest", 1) > translator.decode.beam and "beam" not in changes:
         changes["beam"] = given["nbest"]  # an n-best list needs a beam of at least its size
-    translator = translator.with_decoding(**changes)
-    _refuse_idle_settings(translator, asked, used)
-    return translator
-
-
-def _refuse_idle_settings(
-    translator: "Translator", names: Iterable[str], used: Collection[str] | None
-) -> None:
-    """Refuses settings of decoding that were asked for and do nothing."""
-    from untold.config import why_idle
-
-    config = translator.models[0].config.model_copy(update={"decode": translator.decode})
-    for name in names:
-        if used is not None and name not in used:
-            others = ", ".join(f"decode.{other}" for other in used)
-            raise UntoldError(f"--set decode.{name} has no effect here; what has one: {others}")
-        if reason := why_idle(config, f"decode.{name}"):
-            raise UntoldError(f"decode.{name} has no effect: {reason}")
+    return translator.with_decoding(**changes)
 
 
 def decode_changes(settings: Iterable[str]) -> dict[str, Any]:

@@ -13,17 +13,14 @@ from untold.config.data import (
 )
 from untold.config.decode import DecodeConfig
 from untold.config.load import (
-    IDLE_RULES,
     Config,
     check_section,
     check_section_json,
     fill_older_settings,
-    idle_settings,
     load_config,
     override,
     parse_config,
     parse_config_json,
-    why_idle,
 )
 from untold.config.model import (
     BACKBONES,
@@ -49,7 +46,6 @@ from untold.config.train import SequenceConfig, TrainConfig
 
 __all__ = [
     "BACKBONES",
-    "IDLE_RULES",
     "SEPARATORS",
     "SEPARATOR_PRESETS",
     "AlignerConfig",
@@ -77,11 +73,9 @@ __all__ = [
     "check_section",
     "check_section_json",
     "fill_older_settings",
-    "idle_settings",
     "load_config",
     "model_config_class",
     "override",
     "parse_config",
     "parse_config_json",
-    "why_idle",
 ]

@@ -63,10 +63,6 @@ class DataConfig(Section):
     """The corpus to train on, or a list of them; data.train lists the keys of a corpus."""
     valid: CorpusConfig | None = None
     """The corpus that training is validated on, with the same keys."""
-    stream: bool = False
-    """Whether training reads its corpus anew in each epoch, instead of storing it encoded."""
-    stream_window: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
-    """Pairs of a stream that are in memory, and shuffled and batched by length, at a time."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Pairs with more pieces on a side are dropped; longer lines are translated in parts."""
     max_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = None

@@ -1,20 +1,13 @@
 """Reads a whole configuration from TOML and `--set section.key=value`.
 
-Types are strict, and an unknown key is an error that names the nearest known one.
-
-Checks values against a section; whatever is wrong becomes one line in untold's own words.
-
-pydantic finds the mistakes. A line names each with its key, its value and what is allowed, or with
-the nearest known key.
-
-Settings that do nothing beside the other ones: one table of rules, for training and decoding.
+Types are strict, and an unknown key is an error that names the nearest known one: pydantic finds
+the mistakes, and a line names each with its key, its value and what is allowed.
 """
 
 import difflib
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -126,7 +119,17 @@ def _allowed_at(kind: type[Section], path: Sequence[str | int], values: Any) -> 
 # Settings that are newer than some saved models, with what was done before there was a choice.
 _OLDER_SETTINGS: Mapping[str, Any] = {
     "model": {"separator": {"token_coverage": False}},
-    "train": {"short_spans": 0.0, "vocabulary_share": 1.0, "batch_order": "target"},
+    "train": {"short_spans": 0.0, "vocabulary_share": 1.0},
+}
+# Settings that are gone: the value that the code has now, and what to do instead of another one.
+# Saved models may hold any value where it only trained them.
+REMOVED: Mapping[str, tuple[Any, str]] = {
+    "data.stream": (False, "a corpus is read from disk as it is needed: leave it out"),
+    "data.stream_window": (100_000, "a corpus is read from disk as it is needed: leave it out"),
+    "train.batch_order": ("longer_side", "batches are sorted by the longer side: leave it out"),
+    "train.compile": (False, "layers are not compiled: leave it out"),
+    "train.threads": (None, "set the environment variable OMP_NUM_THREADS"),
+    "train.timeout_minutes": (30.0, "torch.distributed waits as long as it does: leave it out"),
 }
 
 
@@ -173,6 +176,10 @@ class Config(Section):
         own = self.model.starting_from(model)
         return self if own is self.model else self.model_copy(update={"model": own}).within_limits()
 
+    def with_train(self, **settings: Any) -> "Config":
+        """Returns the configuration with some settings of [train] changed."""
+        return self.model_copy(update={"train": self.train.model_copy(update=settings)})
+
     def within_limits(self) -> "Config":
         """Lowers lengths to what the network can read; most networks can read any length."""
         most = self.model.most_tokens
@@ -216,7 +223,7 @@ def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, A
 
 def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Config:
     """Checks a nested mapping; the error names every problem with its key, value and cure."""
-    return check_section(Config, values, where)
+    return check_section(Config, _without_removed(values, where), where)
 
 
 def parse_config_json(text: str, where: str) -> Config:
@@ -225,15 +232,45 @@ def parse_config_json(text: str, where: str) -> Config:
         values = json.loads(text)
     except (ValueError, RecursionError):
         return check_section_json(Config, text, where)  # which says what is wrong
-    return check_section_json(Config, json.dumps(fill_older_settings(values)), where)
+    return check_section_json(Config, json.dumps(fill_older_settings(values, where)), where)
 
 
-def fill_older_settings(values: Any) -> Any:
-    """Adds what an older version did where a setting is missing whose default has changed since.
+def fill_older_settings(values: Any, where: str = "configuration") -> Any:
+    """Brings a whole configuration of an older version up to date.
 
-    A whole configuration has every key of its version: a key that it lacks is newer.
+    It has every key of its version. A key that it lacks is newer: it gets what was done before. A
+    key that is gone is left out, unless translations would change.
     """
-    return _fill(values, _OLDER_SETTINGS)
+    return _fill(_without_removed(values, where, trained=True), _OLDER_SETTINGS)
+
+
+def _without_removed(values: Any, where: str, *, trained: bool = False) -> Any:
+    """Leaves out the settings that are gone; refuses values that would have an effect.
+
+    In the settings of a `trained` model those of [train] and [data] have had theirs.
+    """
+    for key, (neutral, cure) in REMOVED.items():
+        *sections, name = key.split(".")
+        values, section = _copied(values, sections)
+        if section is None or name not in section:
+            continue
+        value = section.pop(name)
+        if value != neutral and not (trained and sections[0] in ("train", "data")):
+            raise UntoldError(f"{where}: {key} = {shorten(json.dumps(value))} was removed: {cure}")
+    return values
+
+
+def _copied(values: Any, sections: Sequence[str]) -> tuple[Any, dict[str, Any] | None]:
+    """Copies nested tables along a path; returns the copy, and its innermost table if it is one."""
+    if not isinstance(values, Mapping):
+        return values, None
+    copy = dict(values)
+    if not sections:
+        return copy, copy
+    if sections[0] not in copy:
+        return values, None
+    copy[sections[0]], inner = _copied(copy[sections[0]], sections[1:])
+    return copy, inner
 
 
 def _fill(values: Any, older: Mapping[str, Any]) -> Any:
@@ -282,154 +319,3 @@ def _toml_value(text: str, where: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text  # a bare word, such as a path or a preset's name
     return found["value"] if found.keys() == {"value"} else text
-
-
-@dataclass(frozen=True)
-class IdleRule:
-    """Settings that have no effect on a configuration for which the condition holds."""
-
-    keys: tuple[str, ...]
-    holds: Callable[[Config], bool]
-    reason: str
-
-
-def _keys(section: str, names: str) -> tuple[str, ...]:
-    return tuple(f"{section}.{name}" for name in names.split())
-
-
-def _has_auxiliary_loss(config: Config) -> bool:
-    model, train = config.model, config.train
-    return (
-        model.separator.kind != "none"
-        or model.backbone == "pfrnn"
-        or train.word_prediction > 0
-        or bool(train.losses)
-    )
-
-
-IDLE_RULES = (
-    IdleRule(
-        _keys("train", "plateau_factor plateau_patience"),
-        lambda config: config.train.schedule != "plateau",
-        'it is for train.schedule = "plateau"',
-    ),
-    IdleRule(
-        _keys("train", "patience validate_every validate_beam best_by"),
-        lambda config: config.data.valid is None,
-        "without data.valid nothing is validated",
-    ),
-    IdleRule(
-        _keys("train", "schedule"),
-        lambda config: config.train.schedule == "plateau" and config.data.valid is None,
-        "without data.valid nothing is validated, and the rate never falls",
-    ),
-    IdleRule(
-        _keys("train", "validate_beam"),
-        lambda config: not config.train.validate_bleu,
-        "it is for train.validate_bleu = true",
-    ),
-    IdleRule(
-        _keys(
-            "train",
-            "bow_weight bow_window bow_reduction bow_share bca_weight ends_weight lexicon_weight "
-            "counterfactual separator_rate",
-        ),
-        lambda config: config.model.separator.kind == "none",
-        "the model has no separator: set model.separator.kind",
-    ),
-    IdleRule(
-        _keys("train", "vocabulary_share"),
-        lambda config: config.model.separator.kind == "none" and not config.train.word_prediction,
-        "no loss is normalised over a sample: set model.separator.kind",
-    ),
-    IdleRule(
-        _keys("train", "past_layer_weight future_layer_weight"),
-        lambda config: config.model.backbone != "pfrnn",
-        'it is for model.backbone = "pfrnn"',
-    ),
-    IdleRule(
-        _keys("tokenizer", "kind size byte_fallback character_coverage"),
-        lambda config: config.model.backbone == "huggingface",
-        "the Hugging Face model has a tokenizer of its own",
-    ),
-    IdleRule(
-        _keys("train", "word_prediction_steps"),
-        lambda config: config.train.word_prediction == 0,
-        "train.word_prediction is 0",
-    ),
-    IdleRule(
-        _keys("train", "auxiliary_start auxiliary_warmup"),
-        lambda config: not _has_auxiliary_loss(config),
-        "there is no auxiliary loss to delay",
-    ),
-    IdleRule(
-        _keys(
-            "train.sequence",
-            "sampler samples temperature max_ratio reference reward aligner baseline alpha "
-            "discriminator discriminator_warmup d_judge judge_rate",
-        ),
-        lambda config: not config.train.sequence.is_on,
-        "train.sequence.kind or mix turns it off",
-    ),
-    IdleRule(
-        _keys(
-            "model.separator",
-            "past future redundant d_capsule num_iterations agreement fusion backbone_gradient "
-            "lexicon bca_direction",
-        ),
-        lambda config: config.model.separator.kind == "none",
-        'model.separator.kind is "none"',
-    ),
-    IdleRule(
-        _keys("train", "short_spans"),
-        lambda config: config.train.counterfactual == 0,
-        "train.counterfactual is 0",
-    ),
-    IdleRule(
-        _keys("data", "stream_window"),
-        lambda config: not config.data.stream,
-        "it is for data.stream = true",
-    ),
-    IdleRule(
-        _keys("decode", "seed"),
-        lambda config: not config.decode.temperature,
-        "only samples are drawn with it: set decode.temperature",
-    ),
-    IdleRule(
-        _keys("decode", "beam"),
-        lambda config: config.decode.temperature > 0,
-        "samples need no beam, and decode.nbest is their number",
-    ),
-    IdleRule(
-        _keys("decode", "coverage_source"),
-        lambda config: config.decode.coverage_penalty == 0,
-        "decode.coverage_penalty is 0",
-    ),
-)
-
-
-def why_idle(config: Config, key: str) -> str | None:
-    """Returns why a setting does nothing in a configuration; None if it does something."""
-    reasons = (rule.reason for rule in IDLE_RULES if key in rule.keys and rule.holds(config))
-    return next(reasons, None)
-
-
-def idle_settings(config: Config) -> Iterator[str]:
-    """Describes every setting that asks in vain for something other than its default.
-
-    False and zero ask for nothing.
-    """
-    keys = dict.fromkeys(key for rule in IDLE_RULES for key in rule.keys)
-    for key in keys:
-        value, default = _find(config, key)
-        if value and value != default and (reason := why_idle(config, key)):
-            yield f"{key} = {value} has no effect: {reason}"
-
-
-def _find(config: Config, key: str) -> tuple[Any, Any]:
-    """Returns the value of a setting and its default."""
-    *sections, name = key.split(".")
-    section: Any = config
-    for each in sections:
-        section = getattr(section, each)
-    return getattr(section, name), type(section).model_fields[name].default

@@ -117,8 +117,6 @@ class TrainConfig(Section):
     """Passes over the corpus after which the run ends, if steps do not end it before."""
     batch_tokens: BatchTokens = 4096
     """The most tokens of a batch on either side, padding counted."""
-    batch_order: Literal["longer_side", "target"] = "longer_side"
-    """The side by whose length pairs are sorted into batches; older runs go on with target."""
     accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Batches of one update, over all processes."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 7e-4
@@ -197,16 +195,10 @@ class TrainConfig(Section):
     """Updates between two checkpoints."""
     keep: Count = 5
     """Checkpoints that are kept."""
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Threads that torch computes with; unset, as many as there are cores for it."""
     precision: Literal["fp32", "bf16", "auto"] = "fp32"
     """The precision of training; bf16 needs hardware for it, auto takes bf16 where it is faster."""
-    compile: bool = False
-    """Whether torch.compile makes kernels for the layers of a Transformer; needs a GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; auto takes a GPU if there is one."""
-    timeout_minutes: Annotated[float, Field(ge=0.01, le=525_600.0)] = 30.0
-    """How long several processes wait for one that is silent."""
     shard: bool = False
     """Whether processes share weights and optimizer (FSDP), for models too large for one device."""
     max_skipped: Count = 5

@@ -3,44 +3,72 @@
 An epoch is planned at once from the lengths alone. A plan therefore costs a few bytes a pair, a run
 can resume at any batch by its number, and every process knows what all the others do.
 
-The text codec: text in, batches of ids on a device out; the one place where the two meet.
-
-Training data, validation, translation, scoring and every analysis encode their text here, so that
-all of them normalise it in the same way.
+TextCodec is the one place where text becomes ids: training, validation, translation, scoring and
+every analysis encode their text with it, so that all of them normalise it in the same way.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Int32
 from torch import Tensor
 
 from untold.corpus.tokenizer import SpecialIds, Tokenizers
 
 Ids = Sequence[int] | np.ndarray
-Collate = Callable[[Sequence[tuple[Ids, Ids]], Sequence[int] | np.ndarray], "Batch"]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """One side of a corpus: sentence k is `ids[offsets[k]:offsets[k + 1]]`, without BOS and EOS."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Ids]) -> "Sentences":
+        """Joins rows of ids."""
+        lengths = np.fromiter((len(row) for row in rows), np.int64, count=len(rows))
+        ids = np.fromiter(chain.from_iterable(rows), np.int64, count=int(lengths.sum()))
+        return cls(ids, np.concatenate([[0], np.cumsum(lengths)]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    @cached_property
+    def lengths(self) -> Int32[np.ndarray, " pairs"]:
+        """Counts the ids of each sentence."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    def padded(
+        self, indices: np.ndarray, special: SpecialIds
+    ) -> tuple[Int[Tensor, "b t"], Bool[Tensor, "b t"]]:
+        """Pads the chosen sentences, each with its EOS, on the right; returns their mask, too."""
+        starts, lengths = self.offsets[indices], self.lengths[indices].astype(np.int64)
+        before = np.cumsum(lengths) - lengths
+        words = self.ids[np.repeat(starts - before, lengths) + np.arange(lengths.sum())]
+        columns = np.arange(int(lengths.max(initial=0)) + 1)
+        rows = np.full((len(indices), len(columns)), special.pad, dtype=np.int64)
+        rows[columns < lengths[:, None]] = words
+        rows[np.arange(len(indices)), lengths] = special.eos
+        return torch.from_numpy(rows), torch.from_numpy(columns <= lengths[:, None])
 
 
 @runtime_checkable
 class PairStore(Protocol):
-    """A tokenised corpus that batches can be made from."""
+    """A tokenised corpus that batches can be made from: training.data's Store, or PairsInMemory."""
 
     @property
-    def source_lengths(self) -> np.ndarray:
-        """Counts the ids of each source, without BOS and EOS."""
-        ...
-
-    @property
-    def target_lengths(self) -> np.ndarray:
-        """Counts the ids of each target, without BOS and EOS."""
-        ...
-
-    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns source and target ids of one pair, without BOS and EOS."""
+    def sides(self) -> tuple[Sentences, Sentences]:
+        """Returns the sources and the targets."""
         ...
 
     def where(self, index: int) -> str:
@@ -52,22 +80,14 @@ class PairStore(Protocol):
 class PairsInMemory:
     """Holds pairs of ids without control tokens in memory; a PairStore."""
 
-    pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+    pairs: Sequence[tuple[Ids, Ids]]
 
     @cached_property
-    def source_lengths(self) -> np.ndarray:
-        """Counts the ids of each source."""
-        return np.array([len(source) for source, _ in self.pairs], dtype=np.int64)
-
-    @cached_property
-    def target_lengths(self) -> np.ndarray:
-        """Counts the ids of each target."""
-        return np.array([len(target) for _, target in self.pairs], dtype=np.int64)
-
-    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns source and target ids of one pair."""
-        source, target = self.pairs[index]
-        return np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
+    def sides(self) -> tuple[Sentences, Sentences]:
+        """Returns the sources and the targets."""
+        return Sentences.of([pair[0] for pair in self.pairs]), Sentences.of(
+            [pair[1] for pair in self.pairs]
+        )
 
     def where(self, index: int) -> str:
         """Names the pair by its number, counting from 1."""
@@ -116,20 +136,28 @@ def collate(
     indices: Sequence[int] | np.ndarray,
     special: tuple[SpecialIds, SpecialIds],
 ) -> Batch:
-    """Makes a batch of pairs of ids without control tokens; the source, too, ends in EOS.
+    """Makes a batch of pairs of ids without control tokens; `indices` are their numbers.
 
     `special` are the special ids of the source's and of the target's vocabulary.
     """
-    own, theirs = special
-    source, source_mask = pad_rows([np.append(source, own.eos) for source, _ in pairs], own.pad)
-    labels, target_mask = pad_rows(
-        [np.append(target, theirs.eos) for _, target in pairs], theirs.pad
+    places = np.arange(len(pairs))
+    batch = make_batch(PairsInMemory(pairs), places, special)
+    return replace(batch, indices=torch.as_tensor(np.asarray(indices)))
+
+
+def make_batch(
+    store: PairStore, indices: np.ndarray, special: tuple[SpecialIds, SpecialIds]
+) -> Batch:
+    """Makes a batch of the chosen pairs of a store; the source, too, ends in EOS."""
+    (source, source_mask), (labels, target_mask) = (
+        side.padded(indices, ids) for side, ids in zip(store.sides, special, strict=True)
     )
-    prefix = torch.cat([torch.full((len(pairs), 1), theirs.bos), labels[:, :-1]], dim=1)
-    prefix = prefix.masked_fill(~target_mask, theirs.pad)
-    numbers = torch.as_tensor(np.asarray(indices))
-    words = source_mask & (source != own.eos)
-    return Batch(source, source_mask, prefix, labels, target_mask, numbers, words, theirs)
+    target = special[1]
+    begin = torch.full((len(indices), 1), target.bos)
+    prefix = torch.cat([begin, labels[:, :-1]], dim=1).masked_fill(~target_mask, target.pad)
+    words = source_mask & (source != special[0].eos)
+    numbers = torch.as_tensor(indices)
+    return Batch(source, source_mask, prefix, labels, target_mask, numbers, words, target)
 
 
 @dataclass(frozen=True)
@@ -148,15 +176,6 @@ class BatchPlan:
         cut = self.shuffle[number]
         return self.order[self.starts[cut] : self.starts[cut + 1]]
 
-    def read(self, store: PairStore, number: int) -> list[tuple[Ids, Ids]]:
-        """Reads the ids of a batch's pairs."""
-        return [store.pair(int(index)) for index in self.indices(number)]
-
-    def batches(self, store: PairStore, make: Collate) -> Iterator[Batch]:
-        """Makes all batches in order."""
-        for number in range(len(self)):
-            yield make(self.read(store, number), self.indices(number))
-
 
 def plan_epoch(
     store: PairStore, batch_tokens: int, seed: int, epoch: int, *, shuffle: bool = True
@@ -167,51 +186,16 @@ def plan_epoch(
     which the limit counts, and among equal ones by the difference of both, up and down in turn: so
     both sides of neighbours are alike, and little of either side is padding.
     """
-    source, target = _lengths(store)
+    source, target = (side.lengths.astype(np.int64) + 1 for side in store.sides)  # with EOS
     longer, difference = np.maximum(source, target), target - source
     difference = np.where(longer % 2, difference, -difference)
-    return _plan((source, target), batch_tokens, (difference, longer), _Draws(seed, epoch, shuffle))
-
-
-def plan_epoch_by_target(
-    store: PairStore, batch_tokens: int, seed: int, epoch: int, *, shuffle: bool = True
-) -> BatchPlan:
-    """Plans an epoch with pairs sorted by target and then by source, as older versions did."""
-    sides = _lengths(store)
-    return _plan(sides, batch_tokens, sides, _Draws(seed, epoch, shuffle))
-
-
-@dataclass(frozen=True)
-class _Draws:
-    """Says what fixes the random order of an epoch."""
-
-    seed: int
-    epoch: int
-    shuffle: bool
-
-
-def _lengths(store: PairStore) -> tuple[np.ndarray, np.ndarray]:
-    """Counts the tokens of each source and each target, EOS included."""
-    source = np.asarray(store.source_lengths, dtype=np.int64) + 1
-    return source, np.asarray(store.target_lengths, dtype=np.int64) + 1
-
-
-def _plan(
-    sides: tuple[np.ndarray, np.ndarray],
-    batch_tokens: int,
-    keys: tuple[np.ndarray, np.ndarray],
-    draws: _Draws,
-) -> BatchPlan:
-    """Sorts the pairs by keys, of which the last counts most, and cuts them into batches."""
-    source, target = sides
-    generator = np.random.default_rng([draws.seed, draws.epoch])
-    order = generator.permutation(len(source)) if draws.shuffle else np.arange(len(source))
+    generator = np.random.default_rng([seed, epoch])
+    order = generator.permutation(len(source)) if shuffle else np.arange(len(source))
     # Stable: pairs of equal lengths stay shuffled, so that batches differ between epochs.
-    order = order[np.lexsort((keys[0][order], keys[1][order]))]
-    starts = _cut(source[order], target[order], batch_tokens)
+    order = order[np.lexsort((difference[order], longer[order]))]
+    starts = _cut(longer[order], batch_tokens)
     count = len(starts) - 1
-    batches = generator.permutation(count) if draws.shuffle else np.arange(count)
-    return BatchPlan(order, starts, batches)
+    return BatchPlan(order, starts, generator.permutation(count) if shuffle else np.arange(count))
 
 
 def plan_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
@@ -226,15 +210,15 @@ def plan_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]
     return batches
 
 
-def _cut(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> np.ndarray:
-    starts, first, longest = [0], 0, 0
-    for position, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
-        longest = max(longest, s, t)
-        if position > first and (position - first + 1) * longest > batch_tokens:
+def _cut(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
+    """Cuts rising lengths into batches of at most batch_tokens tokens, padding counted."""
+    starts, first = [0], 0
+    for position, length in enumerate(lengths.tolist()):
+        if position > first and (position - first + 1) * length > batch_tokens:
             starts.append(position)
-            first, longest = position, max(s, t)
-    if len(source):
-        starts.append(len(source))
+            first = position
+    if len(lengths):
+        starts.append(len(lengths))
     return np.asarray(starts, dtype=np.int64)
 
 
@@ -284,8 +268,17 @@ class TextCodec:
 
     def batch(self, pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | np.ndarray) -> Batch:
         """Makes a batch of pairs of ids on the codec's device."""
-        batch = collate(pairs, indices, self.special)
+        return collate(pairs, indices, self.special).to(self.device)
+
+    def stored_batch(self, store: PairStore, indices: np.ndarray) -> Batch:
+        """Makes a batch of the chosen pairs of a store on the codec's device."""
+        batch = make_batch(store, indices, self.special)
         return batch if self.device.type == "cpu" else batch.to(self.device)
+
+    def batches(self, store: PairStore, plan: BatchPlan) -> Iterator[Batch]:
+        """Makes all batches of an epoch in order."""
+        for number in range(len(plan)):
+            yield self.stored_batch(store, plan.indices(number))
 
     def pad_sources(self, rows: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
         """Ends each source with EOS and pads; returns ids and mask on the codec's device."""

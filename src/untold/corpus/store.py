@@ -11,13 +11,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int32
 
+from untold.corpus.batching import Sentences
 from untold.corpus.corpora import CorpusText, Pair
 from untold.corpus.filters import FilterReport, Limits, has_too_many_words, reason_to_drop
 from untold.errors import UntoldError, shorten
@@ -64,32 +63,11 @@ class Store:
     fingerprint: str
     report: FilterReport
     files: tuple[tuple[int, str], ...]  # (first pair, file), in order
-    _ids: tuple[np.ndarray, np.ndarray] = field(repr=False)
-    _offsets: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    sides: tuple[Sentences, Sentences] = field(repr=False)
     _lines: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self._lines)
-
-    @cached_property
-    def source_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """Counts the ids of each source, without BOS and EOS."""
-        return np.diff(self._offsets[0]).astype(np.int32)
-
-    @cached_property
-    def target_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """Counts the ids of each target, without BOS and EOS."""
-        return np.diff(self._offsets[1]).astype(np.int32)
-
-    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns source and target ids as views into the file; a caller that keeps them copies."""
-        if not 0 <= index < len(self._lines):
-            raise IndexError(f"pair {index} of {len(self)}")
-        source, target = (
-            ids[offsets[index] : offsets[index + 1]]
-            for ids, offsets in zip(self._ids, self._offsets, strict=True)
-        )
-        return source, target
 
     def line(self, index: int) -> int:
         """Returns the input line (or row) of the pair, counted from 1."""
@@ -167,8 +145,7 @@ def open_store(directory: Path) -> Store:
             _digest(description["fingerprint"]),
             FilterReport(**description["report"]),
             tuple((first, name) for first, name in description["files"]),
-            (_map(directory / "source.ids", dtype), _map(directory / "target.ids", dtype)),
-            (_map(directory / "source.offsets"), _map(directory / "target.offsets")),
+            (_map_side(directory / "source", dtype), _map_side(directory / "target", dtype)),
             _map(directory / "lines"),
         )
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -231,6 +208,10 @@ class _Writer:
     def _append(self, name: str, values: np.ndarray) -> None:
         with open(self._directory / name, "ab") as file:
             file.write(values.tobytes())
+
+
+def _map_side(stem: Path, dtype: np.dtype) -> Sentences:
+    return Sentences(_map(stem.with_suffix(".ids"), dtype), _map(stem.with_suffix(".offsets")))
 
 
 def _map(path: Path, dtype: np.dtype = _OFFSET) -> np.ndarray:

@@ -30,7 +30,8 @@ from untold.metrics.cdr import align_texts
 from untold.models.build import build_model, build_model_for
 from untold.progress_bar import Task, task
 from untold.storage.model_directory import TrainedModel, load_model, save_model
-from untold.training.run import RunOptions, train, warm_start
+from untold.training.run import RunOptions, train
+from untold.training.warm_start import warm_start
 from untold.translator import Translator, load
 
 

@@ -5,17 +5,25 @@ alternate job by job, in a rotating order, and speeds are compared within one ro
 """
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from untold.corpus.batching import PairsInMemory, plan_epoch
+from untold.corpus.batching import Batch, PairsInMemory, plan_epoch
 from untold.errors import UntoldError
+from untold.interruption import Interrupted
 from untold.metrics.comparison import ParallelText
 from untold.metrics.text_metrics import split_for_rouge
 from untold.progress_bar import track
-from untold.training.trainer import TimedUpdates
+from untold.storage.model_directory import TrainedModel
+from untold.training.distributed import ProcessGroup
+from untold.training.log import NullReporter
+from untold.training.progress import Progress
+from untold.training.sequence.objective import make_objective
+from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 from untold.translator import Translator
 
 Contender = Callable[[Any], Any]  # does one job
@@ -158,3 +166,24 @@ def _ids(
     """Encodes pairs as the model reads them and cuts them to its maximal length."""
     most = translator.data.max_tokens
     return [(s[:most], t[:most]) for s, t in translator.codec.encode_pairs(texts)]
+
+
+class TimedUpdates:
+    """Trains a model on given batches with the trainer itself. Its weights change."""
+
+    def __init__(self, trained: TrainedModel) -> None:
+        if trained.config.train.freeze_backbone:
+            trained.model.freeze_backbone()
+        reporter = NullReporter(Path(tempfile.gettempdir()), trained.config.train.steps)
+        context, nothing = RunContext(ProcessGroup(), reporter, Interrupted()), PairsInMemory(())
+        objective = make_objective(trained)
+        optimizer = make_optimizer(trained, objective)
+        self._trainer = Trainer(trained, optimizer, nothing, context, Hooks(objective=objective))
+        # The auxiliary losses have begun at this step: they are part of the cost of an update.
+        self._progress = Progress(step=trained.config.train.auxiliary_start)
+
+    def __call__(self, batch: Batch) -> float:
+        """Makes one update and returns the number of its target tokens."""
+        self._progress = replace(self._progress, step=self._progress.step + 1)
+        self._trainer.update(self._progress, [(0, batch.to(self._trainer.device))])
+        return float(batch.target_tokens)

@@ -10,8 +10,7 @@ import json
 import math
 import platform
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from untold.storage.model_directory import (
     TrainedModel,
     absolute_model,
     fill_model_directory,
-    load_weights,
     read_tensors,
     save_model,
     step_directories,
@@ -38,9 +36,9 @@ from untold.storage.model_directory import (
 from untold.storage.summary import RunRecord
 from untold.training.data import TrainingData
 from untold.training.progress import Progress, early_stopping, is_over
+from untold.training.sharding import sharded_like, whole_tensor
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
-OPTIMIZER_SHARDS = "optimizer"  # the directory that sharded runs have instead of OPTIMIZER
 _WEIGHT, _JUDGES = "weight", "judges"  # parts of names in OPTIMIZER
 
 
@@ -63,29 +61,20 @@ class Checkpoints:
     def save(
         self,
         trained: TrainedModel,
-        optimizer: torch.optim.Optimizer,
+        memory: dict[str, Tensor],
         facts: dict[str, Any],
         progress: Progress,
     ) -> None:
-        """Writes a checkpoint, then removes all but the newest few up to it.
+        """Writes a checkpoint with the optimizer's `memory`, then removes all but the newest few.
 
         Checkpoints of later steps are damaged and were passed over: they do not count, and stay
         until the run comes to their step again.
         """
-        memory = _optimizer_tensors(trained.model, optimizer)
         _refuse_non_finite(memory, progress.step)
-        with self.new_directory(trained, facts, progress) as directory:
-            write_tensors(directory / OPTIMIZER, memory)
-
-    @contextmanager
-    def new_directory(
-        self, trained: TrainedModel, facts: dict[str, Any], progress: Progress
-    ) -> Iterator[Path]:
-        """Yields the directory of a new checkpoint, for the optimizer; all else is added."""
         _refuse_non_finite(dict(trained.model.named_parameters()), progress.step)
         path = self.run / CHECKPOINTS / _name(progress.step)
         with new_directory(path, replace=True) as directory:
-            yield directory
+            write_tensors(directory / OPTIMIZER, memory)
             fill_model_directory(directory, trained)
             document = {"progress": progress.as_json(), "facts": facts}
             (directory / PROGRESS).write_text(
@@ -124,10 +113,10 @@ def restore_optimizer(
     directory: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
     """Restores the state of the optimizer, and the weights of the judges stored with it."""
-    if (directory / OPTIMIZER_SHARDS).is_dir():
+    if not (directory / OPTIMIZER).exists():
         raise UntoldError(
-            f"{directory} was made by processes that shared the model: start several with torchrun "
-            "and train.shard = true"
+            f"{directory} has no {OPTIMIZER}: an older version kept it in parts, by process; begin "
+            "another run from its weights with --init"
         )
     judges = _judges(optimizer)
     parameters = dict(model.named_parameters()) | judges
@@ -141,15 +130,16 @@ def restore_optimizer(
         if kind == _WEIGHT:
             parameters[name].data.copy_(value)
         else:
-            optimizer.state[parameters[name]][kind] = value.to(parameters[name].device)
+            optimizer.state[parameters[name]][kind] = sharded_like(value, parameters[name])
 
 
-def _optimizer_tensors(
+def optimizer_tensors(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
+    """Returns the whole state of the optimizer and the weights of the judges, by name."""
     judges = _judges(optimizer)
     memory = {
-        f"{key}/{name}": value.detach().cpu().contiguous()
+        f"{key}/{name}": whole_tensor(value.detach()).cpu().contiguous()
         for name, parameter in (dict(model.named_parameters()) | judges).items()
         for key, value in optimizer.state.get(parameter, {}).items()
     }
@@ -204,10 +194,7 @@ _FREE = {
     "train.validate_beam",
     "train.save_every",
     "train.keep",
-    "train.threads",
     "train.device",
-    "train.compile",
-    "train.timeout_minutes",
     "environment.processes",  # has a line of its own
 }
 
@@ -286,15 +273,6 @@ def describe_resumption(run: Path, progress: Progress, config: TrainConfig) -> s
         f"{run} is finished at step {progress.step} of {config.steps}: to train longer, run "
         f"untold train {run} {' '.join(raised + changed)}"
     )
-
-
-def restore(
-    checkpoint: Checkpoint, trained: TrainedModel, optimizer: torch.optim.Optimizer
-) -> Progress:
-    """Restores weights and optimizer, and returns the progress of the checkpoint."""
-    load_weights(trained.model, checkpoint.directory)
-    restore_optimizer(checkpoint.directory, trained.model, optimizer)
-    return checkpoint.progress
 
 
 def _processes(facts: dict[str, Any]) -> int | None:

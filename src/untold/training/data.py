@@ -8,12 +8,9 @@ from pathlib import Path
 
 from untold.config import Config, DataConfig
 from untold.corpus.batching import TextCodec
-from untold.corpus.corpora import CorpusText, Pair
+from untold.corpus.corpora import CorpusText, Pair, match_files
 from untold.corpus.filters import Limits
 from untold.corpus.store import Store, prepare
-from untold.corpus.stream.pair_stream import PairStream
-from untold.corpus.stream.sampled_text import SampledText
-from untold.corpus.stream.shard_files import match_files
 from untold.corpus.tokenizer import (
     LONGEST_WORD,
     Tokenizers,
@@ -31,7 +28,7 @@ class TrainingData:
     """Holds the stores of a run, and the validation pairs as text."""
 
     tokenizers: Tokenizers
-    train: Store | PairStream
+    train: Store
     valid: Store | None
     valid_pairs: list[tuple[str, str]]
 
@@ -70,14 +67,11 @@ def prepare_data(
     """
     data = config.data
     root, limits = Path(data.root), Limits(data.max_tokens, data.max_ratio, data.max_words)
-    with _text(config, root, run) as text:
+    with CorpusText(data.train, root, run) as text:
         if tokenizers is None:
             tokenizers = prepare_tokenizers(config, text, run, say)
         codec = TextCodec(tokenizers, config.data.lowercase)
-        if data.stream:
-            train = PairStream(data.train, root, codec, limits, data.stream_window)
-        else:
-            train = prepare(run / "corpus" / "train", text, codec, limits)
+        train = prepare(run / "corpus" / "train", text, codec, limits)
     say(f"training data: {train.report}")
     if config.data.valid is None:
         return TrainingData(tokenizers, train, None, [])
@@ -86,13 +80,6 @@ def prepare_data(
         pairs = [(pair.source, pair.target) for pair in text.pairs()]
     say(f"validation data: {valid.report}")
     return TrainingData(tokenizers, train, valid, pairs)
-
-
-def _text(config: Config, root: Path, run: Path) -> CorpusText:
-    """Opens the text of the corpus; of a stream, what the vocabulary is learnt from."""
-    if config.data.stream:
-        return SampledText(config.data.train, root, run, lines_to_learn_from(config.tokenizer))
-    return CorpusText(config.data.train, root, run)
 
 
 def prepare_tokenizers(

@@ -35,8 +35,7 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # the first batch of the epoch, or of the window, that was not used yet
-    window: int = 0  # of the epoch, if the corpus is a stream
+    batch: int = 0  # the first batch of the epoch that was not used yet
     tokens: int = 0
     seconds: float = 0.0
     skipped: int = 0  # updates in a row that were skipped because they were not finite
@@ -50,8 +49,10 @@ class Progress:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Progress":
-        """Reads what `as_json` returned, now or in an older version, which had no sums."""
-        return cls(**values | {"unlogged": UnloggedSums(**values.get("unlogged", {}))})
+        """Reads what `as_json` returned, now or in an older version."""
+        sums = UnloggedSums(**values.get("unlogged", {}))
+        known = {name: value for name, value in values.items() if name != "window"}
+        return cls(**known | {"unlogged": sums})
 
     def as_json(self) -> dict[str, Any]:
         """Returns a plain dictionary."""

@@ -3,64 +3,29 @@
 Before each batch the random generator is seeded with (seed, step, place of the batch in the
 update). So a resumed run repeats an uninterrupted one bit for bit, and two processes that share an
 update draw the same dropout as one process that makes it alone.
-
-The learning-rate schedule, a pure function of the step.
-
-Updates as `untold train` makes them, one by one, so that they can be timed.
 """
 
 import math
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from untold.config import TrainConfig
-from untold.corpus.batching import (
-    Batch,
-    BatchPlan,
-    PairsInMemory,
-    PairStore,
-    plan_epoch,
-    plan_epoch_by_target,
-)
-from untold.corpus.stream.pair_stream import PairStream, StreamWindow
+from untold.corpus.batching import Batch, BatchPlan, PairStore, plan_epoch
 from untold.errors import UntoldError
 from untold.interruption import Interrupted, PutOffError
 from untold.storage.model_directory import TrainedModel
-from untold.training.distributed import GradientBuckets, ProcessGroup
-from untold.training.log import Meter, NullReporter, Reporter, Update
+from untold.training.distributed import ProcessGroup
+from untold.training.log import Meter, Reporter, Update
 from untold.training.losses.objective import Objective
 from untold.training.progress import Progress, Validation, after_validation, is_over
-from untold.training.sequence.objective import make_objective
-from untold.training.sharding import Shards, gathered
-
-
-def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
-    """Computes the rate of update `step` (from 1): a linear warm-up to the peak, then the schedule.
-
-    inverse_sqrt: peak * sqrt(warmup / step); linear: down to zero after the last of `steps`;
-    plateau: peak * factor^reductions; constant: the peak.
-    """
-    if step <= config.warmup:
-        return config.learning_rate * step / config.warmup
-    if config.schedule == "inverse_sqrt":
-        rate = config.learning_rate * (max(1, config.warmup) / step) ** 0.5
-    elif config.schedule == "linear":
-        rate = config.learning_rate * (config.steps + 1 - step) / (config.steps + 1 - config.warmup)
-    elif config.schedule == "plateau":
-        rate = config.learning_rate * config.plateau_factor**reductions
-    else:
-        rate = config.learning_rate
-    return max(rate, config.min_learning_rate)
-
+from untold.training.sharding import ShardedModel, whole_tensor
 
 _SHOWN = 8  # pairs that one message names at most
 
@@ -71,7 +36,7 @@ def _nothing(_: Progress) -> None:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Connects a trainer to its run; only the main process calls `validate`.
+    """Connects a trainer to the files of its run; only the main process calls `validate`.
 
     Without `objective` the trainer minimises the plain one.
     """
@@ -80,7 +45,7 @@ class Hooks:
     save: Callable[[Progress], None] = _nothing
     save_best: Callable[[Progress], None] = _nothing
     objective: Objective | None = None
-    shards: Shards | None = None
+    shards: ShardedModel | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +88,25 @@ def make_optimizer(
     )
 
 
+def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
+    """Computes the rate of update `step` (from 1): a linear warm-up to the peak, then the schedule.
+
+    inverse_sqrt: peak * sqrt(warmup / step); linear: down to zero after the last of `steps`;
+    plateau: peak * factor^reductions; constant: the peak.
+    """
+    if step <= config.warmup:
+        return config.learning_rate * step / config.warmup
+    if config.schedule == "inverse_sqrt":
+        rate = config.learning_rate * (max(1, config.warmup) / step) ** 0.5
+    elif config.schedule == "linear":
+        rate = config.learning_rate * (config.steps + 1 - step) / (config.steps + 1 - config.warmup)
+    elif config.schedule == "plateau":
+        rate = config.learning_rate * config.plateau_factor**reductions
+    else:
+        rate = config.learning_rate
+    return max(rate, config.min_learning_rate)
+
+
 class Trainer:
     """Trains one model on one store of pairs until the run is over or interrupted."""
 
@@ -130,7 +114,7 @@ class Trainer:
         self,
         trained: TrainedModel,
         optimizer: torch.optim.Optimizer,
-        store: PairStore | PairStream,
+        store: PairStore,
         context: RunContext,
         hooks: Hooks,
     ) -> None:
@@ -138,22 +122,15 @@ class Trainer:
         self.model = trained.model
         self.config = trained.config.train
         self.optimizer = optimizer
-        self._stream = store if isinstance(store, PairStream) else None
-        self.store: PairStore = PairsInMemory(()) if isinstance(store, PairStream) else store
+        self.store = store
         self.processes, self.reporter = context.processes, context.reporter
         self.interrupted = context.interrupted
         self.hooks = hooks
         self.codec = trained.codec
         self.device = self.codec.device
         self.objective = hooks.objective or Objective(trained.model, self.config)
-        self._plan: tuple[tuple[int, int], BatchPlan] | None = None
         self._shards = hooks.shards
-        self._backward = (self._shards or self.objective).backward
-        learners = (self.model, self.objective.judges)
-        self._buckets = None
-        if self.processes.world_size > 1 and self._shards is None:
-            parameters = (p for each in learners for p in each.parameters())
-            self._buckets = GradientBuckets(self.processes, parameters)
+        self._plan: tuple[int, BatchPlan] | None = None
 
     def run(self, progress: Progress) -> Progress:
         """Makes updates until the run is over; validates, saves and reports on the way."""
@@ -191,30 +168,27 @@ class Trainer:
     def update(self, progress: Progress, batches: Sequence[tuple[int, Batch]]) -> Update:
         """Makes one optimizer step on the mean loss per target token of all batches.
 
-        `batches` are those of this process, on its device, each with its place in the update. A
-        place below zero is that of a stand-in, which counts for nothing.
+        `batches` are those of this process, on its device, each with its place in the update.
         """
         self.model.train()
         if self.config.freeze_backbone:
             self.model.backbone.eval()  # the frozen model works as in translation, without dropout
-        local_tokens = sum(batch.target_tokens for position, batch in batches if position >= 0)
-        tokens, stop = self._agree(local_tokens)
+        local_tokens = sum(batch.target_tokens for _, batch in batches)
+        tokens, stop = local_tokens, self.interrupted.signal != 0
+        if self.processes.world_size > 1:
+            tokens, stop = self._agree(local_tokens, stop)
         self.optimizer.zero_grad(set_to_none=True)
         sums, suspects = dict.fromkeys(self.objective.names, 0.0), []
-        announce = None if self._buckets is None else self._buckets.announce
+        learn = self.objective.backward if self._shards is None else self._shards.backward
         for position, batch in batches:
-            torch.manual_seed(_seed(self.config.seed, progress.step, abs(position)))
-            is_last = position == batches[-1][0]  # gradients of others are still to grow
-            share = tokens if position >= 0 else math.inf
-            values = self._backward(batch, progress.step, share, announce if is_last else None)
-            if position < 0:
-                continue
-            parts = {name: float(value) for name, value in values.items()}
-            sums = {name: sums[name] + parts.get(name, 0.0) for name in sums}
+            torch.manual_seed(_seed(self.config.seed, progress.step, position))
+            parts = {name: float(x) for name, x in learn(batch, progress.step, tokens).items()}
+            sums = {name: total + parts.get(name, 0.0) for name, total in sums.items()}
             if not all(math.isfinite(value) for value in parts.values()):
                 suspects.append(position)
-        if (sharing := self._buckets or self._shards) is not None:
-            sharing.finish()
+        if self.processes.world_size > 1 and self._shards is None:
+            learners = (self.model, self.objective.judges)
+            self.processes.sum_gradients(p for learner in learners for p in learner.parameters())
         norm = self._clip()
         if math.isfinite(norm):
             rate = learning_rate(self.config, progress.step, progress.reductions)
@@ -223,9 +197,8 @@ class Trainer:
             self.optimizer.step()
         return Update(norm, tokens, sums, stop, tuple(suspects), local_tokens)
 
-    def _agree(self, local_tokens: int) -> tuple[int, bool]:
+    def _agree(self, local_tokens: int, stop_requested: bool) -> tuple[int, bool]:
         """Sums the target tokens over all processes; True if any process was asked to stop."""
-        stop_requested = self.interrupted.signal != 0
         tokens, stops = self.processes.all_reduce_sum(
             [float(local_tokens), float(stop_requested)], self.device
         )
@@ -242,7 +215,7 @@ class Trainer:
         for learner in (self.model, self.objective.judges):
             gradients = [p.grad for p in learner.parameters() if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
-            norm = norm if self._shards is None else gathered(norm)
+            norm = norm if self._shards is None else whole_tensor(norm)
             if self.config.clip and torch.isfinite(norm):
                 torch.nn.utils.clip_grads_with_norm_(learner.parameters(), self.config.clip, norm)
             norms.append(float(norm))
@@ -250,60 +223,55 @@ class Trainer:
 
     def _advance(self, progress: Progress) -> tuple[Update, Progress]:
         """Reads the batches of the next update and makes it."""
-        plan = self._epoch_plan(progress.epoch, progress.window)
+        plan = self._epoch_plan(progress.epoch)
         while progress.batch >= len(plan):  # settings were changed: there are fewer batches now
-            progress = self._next_part(progress)
-            plan = self._epoch_plan(progress.epoch, progress.window)
-        numbers = range(progress.batch, min(progress.batch + self.config.accumulate, len(plan)))
-        progress = replace(progress, step=progress.step + 1)
-        update = self.update(progress, self._local_batches(plan, numbers, progress))
+            progress = replace(progress, epoch=progress.epoch + 1, batch=0)
+            plan = self._epoch_plan(progress.epoch)
+        end = min(progress.batch + self.config.accumulate, len(plan))
+        rows = [plan.indices(number) for number in range(progress.batch, end)]
+        first = progress.batch
+        progress = replace(progress, step=progress.step + 1, batch=end)
+        update = self.update(progress, self._local_batches(rows, progress.epoch, first))
         progress = replace(
             progress,
-            batch=numbers.stop,
             tokens=progress.tokens + update.tokens,
             skipped=0 if math.isfinite(update.norm) else progress.skipped + 1,
         )
         if progress.skipped:
-            self._report_skipped(progress, update, [plan.indices(number) for number in numbers])
-        if numbers.stop == len(plan):
-            progress = self._next_part(progress)
+            self._report_skipped(progress, update, rows)
+        if end == len(plan):
+            progress = replace(progress, epoch=progress.epoch + 1, batch=0)
         return update, progress
 
-    def _next_part(self, progress: Progress) -> Progress:
-        """Goes on to the next epoch, or to the next window of a stream."""
-        if isinstance(self.store, StreamWindow) and not self.store.is_last:
-            return replace(progress, window=progress.window + 1, batch=0)
-        return replace(progress, epoch=progress.epoch + 1, window=0, batch=0)
-
     def _local_batches(
-        self, plan: BatchPlan, numbers: range, progress: Progress
+        self, rows: Sequence[np.ndarray], epoch: int, first: int
     ) -> list[tuple[int, Batch]]:
-        """Reads this process's share of an update, each batch with its place; it may be empty."""
+        """Reads this process's share of an update, each batch with its place; it may be empty.
+
+        `first` is the number of the update's first batch in the epoch.
+        """
         batches = []
-        for position in range(self.processes.rank, len(numbers), self.processes.world_size):
-            pairs = plan.read(self.store, numbers[position])
-            if dropout := self.trained.config.tokenizer.dropout:
-                window = () if self._stream is None else (progress.window,)
-                seed = _seed(self.config.seed, progress.epoch, numbers[position], *window)
+        dropout = self.trained.config.tokenizer.dropout
+        for position in range(self.processes.rank, len(rows), self.processes.world_size):
+            indices = rows[position]
+            if dropout:
+                sources, targets = self.store.sides
+                pairs = [(sources[index], targets[index]) for index in indices]
+                seed = _seed(self.config.seed, epoch, first + position)
                 pairs = self.codec.resample(pairs, dropout, seed)  # makes batches somewhat longer
-            batches.append((position, self.codec.batch(pairs, plan.indices(numbers[position]))))
-        if self._shards is not None and len(batches) * self.processes.world_size < len(numbers):
-            # All processes must compute as often: this one keeps the others company.
-            pairs = plan.read(self.store, numbers[0])
-            batches.append((-1, self.codec.batch(pairs, plan.indices(numbers[0]))))
+                batch = self.codec.batch(pairs, indices)
+            else:
+                batch = self.codec.stored_batch(self.store, indices)
+            batches.append((position, batch))
         return batches
 
-    def _epoch_plan(self, epoch: int, window: int = 0) -> BatchPlan:
-        """Plans an epoch; of a stream, one window, which it reads as well."""
-        if self._plan is None or self._plan[0] != (epoch, window):
-            seed = self.config.seed
-            if self._stream is not None:
-                self.store = self._stream.window(seed, epoch, window, self.processes)
-                seed = _seed(seed, window)
-            by_target = self.config.batch_order == "target"
-            make = plan_epoch_by_target if by_target else plan_epoch
-            plan = make(self.store, self.config.batch_tokens, seed, epoch)
-            self._plan = ((epoch, window), plan)
+    def _epoch_plan(self, epoch: int) -> BatchPlan:
+        if self._plan is None or self._plan[0] != epoch:
+            plan = plan_epoch(self.store, self.config.batch_tokens, self.config.seed, epoch)
+            if self._shards is not None:  # processes that share a model need as many batches each
+                even = len(plan) - len(plan) % self.processes.world_size
+                plan = replace(plan, shuffle=plan.shuffle[:even])
+            self._plan = (epoch, plan)
         return self._plan[1]
 
     def _is_validation_due(self, progress: Progress) -> bool:
@@ -377,24 +345,3 @@ class Trainer:
 
 def _seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
-
-
-class TimedUpdates:
-    """Trains a model on given batches with the trainer itself. Its weights change."""
-
-    def __init__(self, trained: TrainedModel) -> None:
-        if trained.config.train.freeze_backbone:
-            trained.model.freeze_backbone()
-        reporter = NullReporter(Path(tempfile.gettempdir()), trained.config.train.steps)
-        context, nothing = RunContext(ProcessGroup(), reporter, Interrupted()), PairsInMemory(())
-        objective = make_objective(trained)
-        optimizer = make_optimizer(trained, objective)
-        self._trainer = Trainer(trained, optimizer, nothing, context, Hooks(objective=objective))
-        # The auxiliary losses have begun at this step: they are part of the cost of an update.
-        self._progress = Progress(step=trained.config.train.auxiliary_start)
-
-    def __call__(self, batch: Batch) -> float:
-        """Makes one update and returns the number of its target tokens."""
-        self._progress = replace(self._progress, step=self._progress.step + 1)
-        self._trainer.update(self._progress, [(0, batch.to(self._trainer.device))])
-        return float(batch.target_tokens)

@@ -105,7 +105,7 @@ def _batches(
     trained: TrainedModel, store: PairStore, interrupted: Interrupted | None
 ) -> Iterator[Batch]:
     plan = plan_epoch(store, trained.config.train.batch_tokens, seed=0, epoch=0, shuffle=False)
-    batches = plan.batches(store, trained.codec.batch)
+    batches = trained.codec.batches(store, plan)
     for batch in track(batches, "validation loss", len(plan)):
         if interrupted is not None:
             interrupted.put_off()

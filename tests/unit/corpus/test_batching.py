@@ -3,30 +3,21 @@
 import numpy as np
 import torch
 
-from toys import BOS, EOS, PAD, collate, pad_rows
-from untold.corpus.batching import plan_by_length, plan_epoch, plan_epoch_by_target
+from toys import BOS, EOS, PAD, SENTENCEPIECE_IDS, collate, pad_rows
+from untold.corpus.batching import (
+    PairsInMemory,
+    Sentences,
+    make_batch,
+    plan_by_length,
+    plan_epoch,
+)
 
 
-class Lengths:
-    """Knows only the lengths of its pairs; pair k repeats the number k + 4."""
+class Lengths(PairsInMemory):
+    """Pair k repeats the number k + 4 as often as each of its lengths says."""
 
-    def __init__(self, *pairs):
-        self.pairs = pairs
-
-    @property
-    def source_lengths(self):
-        return np.array([source for source, _ in self.pairs], dtype=np.int32)
-
-    @property
-    def target_lengths(self):
-        return np.array([target for _, target in self.pairs], dtype=np.int32)
-
-    def pair(self, index):
-        source, target = self.pairs[index]
-        return np.full(source, index + 4), np.full(target, index + 4)
-
-    def where(self, index):
-        return f"here:{index}"
+    def __init__(self, *lengths):
+        super().__init__([tuple([k + 4] * n for n in pair) for k, pair in enumerate(lengths)])
 
 
 def cuts(store, batch_tokens, **options):
@@ -87,16 +78,15 @@ def test_a_pair_longer_than_a_batch_is_a_batch_of_its_own():
 
 def test_similar_lengths_come_together():
     store = Lengths(*[(length, length) for length in range(1, 60)])
-    lengths = [[store.pairs[k][1] for k in cut] for cut in cuts(store, 120, shuffle=False)]
+    lengths = [[len(store.pairs[k][1]) for k in cut] for cut in cuts(store, 120, shuffle=False)]
     assert lengths == sorted(lengths)
     padded = sum(len(cut) * (max(cut) + 1) for cut in lengths)
     assert padded < 1.15 * sum(length + 1 for length in range(1, 60))
 
 
-def fill(store, plan):
+def fill(store, batches):
     """The shares of real tokens in the padded batches: of sources, and of both sides."""
-    sides = [np.asarray(store.source_lengths) + 1, np.asarray(store.target_lengths) + 1]
-    batches = [plan.indices(number) for number in range(len(plan))]
+    sides = [side.lengths + 1 for side in store.sides]
     padded = [sum(len(batch) * side[batch].max() for batch in batches) for side in sides]
     real = [side.sum() for side in sides]
     return real[0] / padded[0], sum(real) / sum(padded)
@@ -107,17 +97,12 @@ def test_sorting_by_the_longer_side_pads_less_than_by_the_target():
     lengths = draw.integers(5, 30, 4000)
     sources = np.maximum(1, lengths + draw.integers(-5, 6, 4000))
     store = Lengths(*zip(sources.tolist(), lengths.tolist(), strict=True))
-    longer, target = (
-        fill(store, plan(store, 1000, 1, 0)) for plan in (plan_epoch, plan_epoch_by_target)
-    )
+    plan = plan_epoch(store, 1000, 1, 0)
+    batches = [plan.indices(number) for number in range(len(plan))]
+    by_target = np.array_split(np.argsort(lengths, kind="stable"), len(batches))
+    longer, target = fill(store, batches), fill(store, by_target)
     assert longer[0] > target[0] + 0.03
-    assert longer[1] > target[1] + 0.02
-
-
-def test_the_order_of_older_versions_is_by_target_and_then_by_source():
-    store = Lengths((9, 2), (1, 3), (4, 2), (2, 2), (1, 1))
-    plan = plan_epoch_by_target(store, 5, seed=1, epoch=0, shuffle=False)
-    assert plan.order.tolist() == [4, 3, 2, 0, 1]
+    assert longer[1] > target[1]
 
 
 def test_pairs_of_one_length_meet_others_in_the_next_epoch():
@@ -130,16 +115,37 @@ def test_pairs_of_one_length_meet_others_in_the_next_epoch():
 def test_batches_hold_the_pairs_that_the_plan_names():
     store = Lengths((1, 2), (5, 4), (2, 2), (4, 4))
     plan = plan_epoch(store, 12, seed=3, epoch=2)
-    batches = list(plan.batches(store, collate))
+    batches = [
+        make_batch(store, plan.indices(k), (SENTENCEPIECE_IDS, SENTENCEPIECE_IDS))
+        for k in range(len(plan))
+    ]
     assert len(batches) == len(plan)
     for number, batch in enumerate(batches):
         assert batch.indices.tolist() == plan.indices(number).tolist()
         for row, index in enumerate(batch.indices.tolist()):
             assert set(batch.source[row, batch.source_mask[row]].tolist()) == {index + 4, EOS}
-            assert batch.target_mask[row].sum() == store.pairs[index][1] + 1
+            assert batch.target_mask[row].sum() == len(store.pairs[index][1]) + 1
 
 
 def test_plan_by_length_begins_with_the_longest():
     assert plan_by_length([3, 9, 1, 9, 2], 18) == [[1, 3], [0, 4, 2]]
     assert plan_by_length([], 10) == []
     assert plan_by_length([30, 30], 10) == [[0], [1]]
+
+
+def test_a_batch_of_a_store_is_that_of_its_pairs():
+    pairs = [([4, 5, 6], [7]), ([], [8, 9]), ([4], [5])]
+    chosen = np.array([2, 0])
+    found = make_batch(PairsInMemory(pairs), chosen, (SENTENCEPIECE_IDS, SENTENCEPIECE_IDS))
+    expected = collate([pairs[2], pairs[0]], chosen)
+    assert vars(found).keys() == vars(expected).keys()
+    for name in ("source", "source_mask", "prefix", "labels", "target_mask", "indices"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert torch.equal(found.source_words, expected.source_words)
+
+
+def test_sentences_are_read_as_they_were_joined():
+    rows = [[4, 5], [], [6]]
+    sentences = Sentences.of(rows)
+    assert [sentences[k].tolist() for k in range(len(sentences))] == rows
+    assert sentences.lengths.tolist() == [2, 0, 1]

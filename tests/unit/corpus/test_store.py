@@ -52,7 +52,7 @@ def pairs(*texts, file="f"):
 
 
 def texts(store):
-    return [tuple("".join(map(chr, side)) for side in store.pair(i)) for i in range(len(store))]
+    return [tuple("".join(map(chr, side[i])) for side in store.sides) for i in range(len(store))]
 
 
 LIMITS = Limits(max_tokens=10, max_ratio=3.0)
@@ -68,13 +68,7 @@ def test_pairs_come_back_with_their_lines_and_drops_are_counted(tmp_path):
     assert store.report == FilterReport(2, {"empty": 2, "too long": 1, "unequal": 1})
     assert [store.line(index) for index in range(2)] == [1, 6]
     assert store.where(1) == "f:6"
-    assert store.source_lengths.tolist() == [3, 1]
-    assert store.target_lengths.tolist() == [4, 2]
-    assert store.source_lengths.dtype == np.int32
-    with pytest.raises(IndexError, match="pair 2 of 2"):
-        store.pair(2)
-    with pytest.raises(IndexError):
-        store.pair(-1)
+    assert [side.lengths.tolist() for side in store.sides] == [[3, 1], [4, 2]]
 
 
 def test_words_are_limited_besides_pieces_and_counted_with_the_long_ones(tmp_path):
@@ -98,7 +92,7 @@ def test_the_description_of_a_store_without_a_limit_of_words_is_that_of_older_ve
 def test_the_stored_ids_cannot_be_changed(tmp_path):
     store = build_store(tmp_path / "s", pairs(("a", "b")), encoder(), LIMITS, {})
     with pytest.raises(ValueError, match="read-only"):
-        store.pair(0)[0][0] = 7
+        store.sides[0][0][0] = 7
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(65_536, "<u2"), (65_537, "<u4"), (1 << 20, "<u4")])
@@ -106,8 +100,8 @@ def test_ids_are_as_narrow_as_the_vocabulary_allows(tmp_path, size, dtype):
     top = size - 1
     wide = Encoder(lambda texts: [[top] for _ in texts], characters, size, "top")
     store = build_store(tmp_path / "s", pairs(("a", "b")), wide, LIMITS, {})
-    assert store.pair(0)[0].dtype == np.dtype(dtype)
-    assert store.pair(0)[0].tolist() == [top]
+    assert store.sides[0][0].dtype == np.dtype(dtype)
+    assert store.sides[0][0].tolist() == [top]
 
 
 @pytest.mark.parametrize("identifier", [-1, 128])

@@ -10,7 +10,7 @@ from untold.config import ModelConfig
 from untold.models.backbone import Widths
 from untold.models.build import build_model
 from untold.models.rnmt import LinguisticCoverage
-from untold.training.run import warm_start
+from untold.training.warm_start import warm_start
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 KINDS = ["linguistic", "neural"]

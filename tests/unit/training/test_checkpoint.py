@@ -14,7 +14,7 @@ from untold.errors import UntoldError
 from untold.files import new_directory, remove_litter
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel, find_model
-from untold.training.checkpoint import Checkpoints, restore_optimizer
+from untold.training.checkpoint import Checkpoints, optimizer_tensors, restore_optimizer
 from untold.training.progress import Progress
 from untold.training.trainer import make_optimizer
 
@@ -46,7 +46,8 @@ def optimizer(trained):
 def save(trained, optimizer, tmp_path):
     def save(step, keep=9, **standing):
         progress = Progress(step=step, **standing)
-        Checkpoints(tmp_path, keep).save(trained, optimizer, FACTS, progress)
+        memory = optimizer_tensors(trained.model, optimizer)
+        Checkpoints(tmp_path, keep).save(trained, memory, FACTS, progress)
         return tmp_path / "checkpoints" / f"step-{step:08d}"
 
     return save

@@ -1,10 +1,10 @@
 """The separator's own learning rate: who has it, and what an update makes of it."""
 
-import numpy as np
 import pytest
 import torch
 
 from toys import checkpoint_contents, fill, toy_config, toy_tokenizers, words
+from untold.corpus.batching import PairsInMemory
 from untold.errors import UntoldError
 from untold.interruption import Interrupted
 from untold.models.build import build_model
@@ -65,22 +65,9 @@ def test_what_is_frozen_has_no_group(corpus):
     assert all(name.startswith("past_future.") for name in found)
 
 
-class Pairs:
-    """A store in memory."""
-
-    def __init__(self, size):
-        self.ids = [
-            (words(1 + k % 5, size=size, start=k).numpy(), words(1 + k % 7, start=3 * k).numpy())
-            for k in range(23)
-        ]
-        self.source_lengths = np.array([len(source) for source, _ in self.ids])
-        self.target_lengths = np.array([len(target) for _, target in self.ids])
-
-    def pair(self, index):
-        return self.ids[index]
-
-    def where(self, index):
-        return str(index)
+def ids_of(count, start, size=None):
+    given = {} if size is None else {"size": size}
+    return words(count, start=start, **given).numpy()
 
 
 def run(trained, folder):
@@ -88,7 +75,9 @@ def run(trained, folder):
     before = {name: p.detach().clone() for name, p in trained.model.named_parameters()}
     optimizer = make_optimizer(trained)
     setting = RunContext(ProcessGroup(), NullReporter(folder, 9), Interrupted())
-    store = Pairs(len(trained.tokenizers.source))
+    size = len(trained.tokenizers.source)
+    pairs = [(ids_of(1 + k % 5, k, size), ids_of(1 + k % 7, 3 * k)) for k in range(23)]
+    store = PairsInMemory(pairs)
     Trainer(trained, optimizer, store, setting, Hooks()).run(Progress())
     moved = {name: (p - before[name]).detach() for name, p in trained.model.named_parameters()}
     return optimizer, moved

@@ -3,9 +3,9 @@
 import torch
 
 from toys import fill, toy_batch, toy_config, toy_tokenizers
+from untold.lab.speed import TimedUpdates
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
-from untold.training.trainer import TimedUpdates
 
 BATCH = toy_batch([(4, 6), (3, 5)])
 

@@ -5,7 +5,6 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -21,7 +20,7 @@ from toys import (
     words,
 )
 from untold.config import TrainConfig
-from untold.corpus.batching import plan_epoch, plan_epoch_by_target
+from untold.corpus.batching import PairsInMemory, plan_epoch
 from untold.errors import UntoldError
 from untold.interruption import Interrupted
 from untold.storage.model_directory import TrainedModel
@@ -32,24 +31,18 @@ from untold.training.progress import Progress, Validation
 from untold.training.trainer import Hooks, RunContext, Trainer, learning_rate, make_optimizer
 
 
-class Pairs:
-    """A store in memory that remembers which pairs were read."""
+class Pairs(PairsInMemory):
+    """A store in memory that names its pairs."""
 
     def __init__(self, count=23):
-        self.ids = [
-            (words(1 + k % 5, start=k).numpy(), words(1 + k % 7, start=3 * k).numpy())
-            for k in range(count)
-        ]
-        self.source_lengths = np.array([len(source) for source, _ in self.ids])
-        self.target_lengths = np.array([len(target) for _, target in self.ids])
-        self.read: list[int] = []
-
-    def pair(self, index):
-        self.read.append(index)
-        return self.ids[index]
+        super().__init__([(ids_of(1 + k % 5, k), ids_of(1 + k % 7, 3 * k)) for k in range(count)])
 
     def where(self, index):
         return f"corpus.src:{index + 1}"
+
+
+def ids_of(count, start):
+    return words(count, start=start).numpy()
 
 
 class OneOf(ProcessGroup):
@@ -58,10 +51,7 @@ class OneOf(ProcessGroup):
     def all_reduce_sum(self, values, device):
         return list(values)
 
-    def all_reduce_async(self, tensor):
-        return None
-
-    def wait(self, work):
+    def sum_gradients(self, parameters):
         pass
 
 
@@ -92,6 +82,18 @@ def make(corpus, tmp_path):
     return make
 
 
+def pairs_read(trainer):
+    """The numbers of the pairs that the trainer learns from, as it goes on."""
+    seen, plain = [], trainer.objective.backward
+
+    def noted(batch, *given):
+        seen.extend(batch.indices.tolist())
+        return plain(batch, *given)
+
+    trainer.objective.backward = noted
+    return seen
+
+
 def gradients(trainer):
     return {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
 
@@ -108,15 +110,15 @@ def test_the_gradient_is_that_of_one_big_batch_per_token(make):
     trainer, whole, by_batch = make(), make(), make()
     for each in (trainer, whole, by_batch):
         each.model.double()
+    used = pairs_read(trainer)
     trainer.run(Progress())
-    used = trainer.store.read
     assert len(used) == len(set(used)) > 4
-    big = collate([trainer.store.ids[k] for k in used], used)
+    big = collate([trainer.store.pairs[k] for k in used], used)
     (compute_losses(whole.model, big, whole.config, 1).total / big.target_tokens).backward()
     # The control: a mean of means weighs tokens of small batches more, and is another gradient.
     plan = by_batch._epoch_plan(0)
     for number in range(4):
-        batch = collate(plan.read(by_batch.store, number), plan.indices(number))
+        batch = by_batch.codec.stored_batch(by_batch.store, plan.indices(number))
         loss = compute_losses(by_batch.model, batch, by_batch.config, 1).total
         (loss / batch.target_tokens / 4).backward()
     found, expected, other = gradients(trainer), gradients(whole), gradients(by_batch)
@@ -125,17 +127,12 @@ def test_the_gradient_is_that_of_one_big_batch_per_token(make):
     assert not all(torch.allclose(found[name], other[name], rtol=1e-3) for name in found)
 
 
-@pytest.mark.parametrize(
-    ("order", "plan"), [("longer_side", plan_epoch), ("target", plan_epoch_by_target)]
-)
-def test_batches_come_in_the_order_of_the_setting(make, order, plan):
-    trainer = make(batch_order=order)
+def test_batches_come_in_the_order_of_the_epoch(make):
+    trainer = make()
     config, found = trainer.config, trainer._epoch_plan(2)
-    expected = plan(trainer.store, config.batch_tokens, config.seed, 2)
-    assert found.order.tolist() == expected.order.tolist()
-    other = {plan_epoch: plan_epoch_by_target, plan_epoch_by_target: plan_epoch}[plan]
-    another = other(trainer.store, config.batch_tokens, config.seed, 2)
-    assert found.order.tolist() != another.order.tolist(), "the control"
+    expected = plan_epoch(trainer.store, config.batch_tokens, config.seed, 2)
+    another = plan_epoch(trainer.store, config.batch_tokens, config.seed, 3)
+    assert found.shuffle.tolist() == expected.shuffle.tolist() != another.shuffle.tolist()
 
 
 def test_the_norm_is_clipped_to_the_limit(make):
@@ -152,25 +149,27 @@ def test_the_norm_is_clipped_to_the_limit(make):
 
 def test_an_epoch_s_updates_use_every_pair_once_and_the_last_may_be_smaller(make):
     trainer = make(steps=99, epochs=1, accumulate=4)
+    read = pairs_read(trainer)
     progress = trainer.run(Progress())
-    assert sorted(trainer.store.read) == list(range(23))
+    assert sorted(read) == list(range(23))
     batches = len(trainer._epoch_plan(0))
     assert batches % 4, "the last update has fewer batches"
     assert (progress.step, progress.epoch, progress.batch) == (math.ceil(batches / 4), 1, 0)
-    assert progress.tokens == trainer.store.target_lengths.sum() + 23
+    assert progress.tokens == trainer.store.sides[1].lengths.sum() + 23
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7])
 def test_processes_share_each_update_without_overlap(make, size):
     alone = make(steps=2)
+    whole = pairs_read(alone)
     alone.run(Progress())
     shares = []
     for rank in range(size):
         trainer = make(steps=2, processes=OneOf(rank, size))
+        shares.append(pairs_read(trainer))
         trainer.run(Progress())
-        shares.append(trainer.store.read)
-    assert sorted(index for share in shares for index in share) == sorted(alone.store.read)
-    assert all(len(share) < len(alone.store.read) for share in shares)
+    assert sorted(index for share in shares for index in share) == sorted(whole)
+    assert all(len(share) < len(whole) for share in shares)
 
 
 def test_dropout_of_a_batch_is_the_same_in_whichever_process(make):
@@ -225,9 +224,7 @@ def cutting(corpus, make):
         config = toy_config(corpus, tokenizer={"dropout": 0.5})
         tokenizers = toy_tokenizers(corpus, config)
         texts = (corpus / "train.src").read_text().split("\n")[:count]
-        store = Pairs(0)
-        store.ids = [(np.array(ids), np.array(ids)) for ids in tokenizers.source.encode(texts)]
-        store.source_lengths = store.target_lengths = np.array([len(ids) for ids, _ in store.ids])
+        store = PairsInMemory([(ids, ids) for ids in tokenizers.source.encode(texts)])
         trained = TrainedModel(toy_model((len(tokenizers.source),) * 2), config, tokenizers)
         setting = RunContext(ProcessGroup(), make().reporter, Interrupted())
         return Trainer(trained, make_optimizer(trained), store, setting, Hooks()), texts
@@ -238,7 +235,8 @@ def cutting(corpus, make):
 def sources_of(trainer, epoch):
     """The source ids of each pair as they are cut in an epoch."""
     plan, rows = trainer._epoch_plan(epoch), {}
-    for _, batch in trainer._local_batches(plan, range(len(plan)), Progress(epoch=epoch)):
+    indices = [plan.indices(number) for number in range(len(plan))]
+    for _, batch in trainer._local_batches(indices, epoch, 0):
         for k, index in enumerate(batch.indices.tolist()):
             rows[index] = batch.source[k, batch.source_mask[k]].tolist()[:-1]
     return rows

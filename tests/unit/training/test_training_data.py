@@ -65,7 +65,7 @@ def test_lower_case_reaches_the_vocabulary_and_the_ids(tmp_path):
     assert not any(c.isupper() for piece in tokenizers.source.pieces(range(4, 20)) for c in piece)
     store = prepare_data(config, tokenizers, tmp_path / "run", lambda line: None).train
     first = (root / "train.src").read_text().split("\n")[0]
-    assert tokenizers.source.decode(store.pair(0)[0].tolist()) == first.lower()
+    assert tokenizers.source.decode(store.sides[0][0].tolist()) == first.lower()
 
 
 def test_what_is_kept_and_dropped_is_said(root, tmp_path):

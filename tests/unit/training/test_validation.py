@@ -109,7 +109,7 @@ def test_the_loss_of_a_frozen_model_is_that_of_all_its_bags(prepared):
     settings = trained.config.train.model_copy(
         update=dict.fromkeys(less, 0) | {"bow_share": 1.0, "vocabulary_share": 1.0}
     )
-    pairs = [data.valid.pair(k) for k in range(len(data.valid.source_lengths))]
+    pairs = [tuple(side[k] for side in data.valid.sides) for k in range(len(data.valid))]
     batch = collate(pairs, range(len(pairs)))
     expected = compute_losses(trained.model, batch, settings, 1).total / batch.target_tokens
     assert found == pytest.approx(float(expected.detach()), rel=1e-5)

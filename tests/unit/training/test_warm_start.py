@@ -3,7 +3,7 @@
 import torch
 
 from toys import toy_model
-from untold.training.run import warm_start
+from untold.training.warm_start import warm_start
 
 
 def test_what_fits_is_copied_and_all_is_reported():

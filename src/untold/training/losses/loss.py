@@ -50,16 +50,21 @@ class SpanDeletion:
     origin: Int[Tensor, "r t"]  # the position of each label in the whole sentence
 
 
-def delete_spans(batch: Batch, share: float, short: float = 0.0) -> SpanDeletion | None:
+def delete_spans(
+    batch: Batch, share: float, short: float = 0.0, *, at_least_one: bool = False
+) -> SpanDeletion | None:
     """Chooses about this share of the sentences at random and deletes a random span of each.
 
     A span has at most half of the words and never includes the last one, since a sentence without
     its end is a true prefix. A share of the spans, `short`, has at most three words: one missing
-    noun is harder to notice than a missing clause. None means that no sentence was chosen.
+    noun is harder to notice than a missing clause. None means that no sentence was chosen, unless
+    there must be `at_least_one`.
     """
     lengths = batch.target_mask.sum(1) - 1
     chance = torch.rand(3, len(lengths), device=lengths.device)
     rows = ((chance[0] < share) & (lengths >= 2)).nonzero().flatten()
+    if not len(rows) and at_least_one:
+        rows = lengths.argmax()[None]
     if not len(rows):
         return None
     lengths, chance = lengths[rows], chance[:, rows]
@@ -129,7 +134,11 @@ class LossContext:
 
         None means that no sentence of the batch was chosen.
         """
-        cut = delete_spans(self.batch, self.config.counterfactual, self.config.short_spans)
+        config = self.config
+        # Processes that share a model must all read a sentence again, or none of them.
+        cut = delete_spans(
+            self.batch, config.counterfactual, config.short_spans, at_least_one=config.shard
+        )
         if cut is None:
             return None
         decoded = self.model.decode(self.outputs.source.select(cut.rows), cut.prefix)

@@ -9,7 +9,7 @@ Counterfactual losses, which need a second decoder pass, are learnt last: `Objec
 the values of the first pass before it makes the second one, so that they never share the memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -38,7 +38,6 @@ _SHIPPED = {
     "past": "untold.training.losses.auxiliary:PastLayerLoss",
     "future": "untold.training.losses.auxiliary:FutureLayerLoss",
 }
-Announce = Callable[[Sequence[Sequence[Tensor]]], None]
 LOSSES: Registry[type[Loss]] = Registry("loss", "untold.losses", _SHIPPED)
 
 
@@ -74,20 +73,15 @@ class Objective:
         context = LossContext(self.model, outputs, batch, self.config, step)
         return self.extend(self._add_up(self.losses, context), context)
 
-    def backward(
-        self, batch: Batch, step: int, tokens: int | float, announce: Announce | None = None
-    ) -> dict[str, Float[Tensor, ""]]:
+    def backward(self, batch: Batch, step: int, tokens: int) -> dict[str, Float[Tensor, ""]]:
         """Adds the gradients of the total, divided by `tokens`, to the parameters; returns parts.
 
-        The gradients are those of `__call__`, but for the order of their sums. Before the last
-        backward passes, `announce` is told from which tensors each of them begins.
+        The gradients are those of `__call__`, but for the order of their sums.
         """
         precision = partial(mixed_precision, batch.labels.device, self.config)
         if not self.put_off:
             with precision():
                 losses = self(batch, step)
-            if announce is not None:
-                announce([[losses.total]])
             _backward(losses.total / tokens)
             return losses.parts
         with precision():
@@ -98,9 +92,6 @@ class Objective:
         _backward(first.total / tokens)
         with precision():
             last = self._add_up(self.losses[-self.put_off :], context)
-        if announce is not None:
-            encoded = [source.states, *source.memory, *source.votes, *source.copies]
-            announce([[last.total], encoded])
         _backward(last.total / tokens)
         source.backward(outputs.source)
         return first.parts | last.parts | {"loss": first.parts["loss"] + last.parts["loss"]}

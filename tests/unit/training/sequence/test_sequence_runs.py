@@ -14,7 +14,6 @@ from untold.errors import UntoldError
 from untold.files import new_directory
 from untold.interruption import Interrupted
 from untold.storage.model_directory import load_model, read_tensors
-from untold.training import trainer
 from untold.training.distributed import ProcessGroup
 from untold.training.log import NullReporter
 from untold.training.losses.objective import Objective
@@ -112,10 +111,19 @@ def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_
     trained = load_model(tmp_path)
     goal = SequenceObjective(trained)
     summed = []
-    monkeypatch.setattr(trainer, "GradientBuckets", lambda _, parameters: summed.extend(parameters))
-    setting = RunContext(ProcessGroup(0, 2), NullReporter(tmp_path, 9), Interrupted())
+
+    class OneOfTwo(ProcessGroup):
+        def all_reduce_sum(self, values, device):
+            return list(values)
+
+        def sum_gradients(self, parameters):
+            summed.extend(parameters)
+
+    setting = RunContext(OneOfTwo(0, 2), NullReporter(tmp_path, 9), Interrupted())
     nothing = PairsInMemory(())
-    Trainer(trained, make_optimizer(trained, goal), nothing, setting, Hooks(objective=goal))
+    Trainer(trained, make_optimizer(trained, goal), nothing, setting, Hooks(objective=goal)).update(
+        Progress(step=1), []
+    )
     learning = [*trained.model.parameters(), *goal.judges.parameters()]
     assert list(map(id, summed)) == list(map(id, learning)) != []
     groups = make_optimizer(trained, goal).param_groups
