@@ -65,6 +65,10 @@ Out = Annotated[
     Path | None, typer.Option(help="Write the translations to this file, even if it exists.")
 ]
 Samples = Annotated[int, number_option(1, 1_000_000, "Trials of each significance test.")]
+Seed = Annotated[int, number_option(0, LARGEST_SEED, "Of the trials.")]
+Lowercase = Annotated[bool, typer.Option("--lowercase", help="Ignore case.")]
+AlignerPath = Annotated[Path | None, typer.Option(help="For cdr: what untold align --save wrote.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 
 
 def evaluate(
@@ -75,16 +79,14 @@ def evaluate(
     against: Against = None,
     metrics: Metrics = None,
     tokenize: Tokenize = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    aligner: Annotated[
-        Path | None, typer.Option(help="For cdr: what untold align --save wrote.")
-    ] = None,
+    lowercase: Lowercase = False,
+    aligner: AlignerPath = None,
     alignments: Alignments = None,
     samples: Samples = 1000,
-    seed: Annotated[int, number_option(0, LARGEST_SEED, "Of the trials.")] = 1,
+    seed: Seed = 1,
     out: Out = None,
     settings: Settings = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    markdown: Markdown = False,
     as_json: AsJson = False,
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER, ROUGE, coverage, with signatures.
@@ -102,29 +104,15 @@ def evaluate(
             f"{len(families)} systems, but no baseline: name the one that the others are compared "
             "with as --against RUN"
         )
+    scoring = _Scoring(metrics, tokenize, lowercase, aligner, settings)
     if against is not None or test or len(families[0].runs) > 1:
         _refuse_idle(aligner=aligner, alignments=alignments, out=out)
-        chosen = _Scoring(metrics or "bleu", tokenize, lowercase, samples, seed)
-        _print_comparison(_compare(families, tests, settings, chosen), markdown, as_json)
-        return
-    (run,), (text,) = families[0].runs, tests
-    if alignments is not None:
-        _measure_separation(run, text, alignments, settings, as_json)
-        return
-    names = [name.strip() for name in (metrics or "bleu,chrf,ter").split(",")]
-    translator = None if run.is_file() else load_translator(run, settings)
-    from untold.metrics.base import MetricOptions, score_corpus
-
-    options = MetricOptions(tokenize or _tokenizer(translator), lowercase, aligner)
-    chosen_metrics = _make_metrics(names, options, len(text.further_references))
-    refuse_options_of_other_metrics(names, tokenize=tokenize, lowercase=lowercase)
-    hypotheses = read_outputs(run, text) if translator is None else translate_test(translator, text)
-    if out is not None:
-        from untold.files import write_file
-
-        write_file(out, "".join(f"{line}\n" for line in hypotheses).encode())
-    given = text.sources, text.references, hypotheses, text.further_references
-    _print_scores(score_corpus(chosen_metrics, *given), as_json)
+        comparison = _compare(families, tests, scoring, (samples, seed))
+        _print_comparison(comparison, markdown, as_json)
+    elif alignments is not None:
+        _measure_separation(families[0].runs[0], tests[0], alignments, settings, as_json)
+    else:
+        _print_scores(_score(families[0].runs[0], tests[0], scoring, out), as_json)
 
 
 def compare() -> None:
@@ -137,13 +125,36 @@ def compare() -> None:
 
 @dataclass(frozen=True)
 class _Scoring:
-    """How systems are compared."""
+    """How translations are made and scored."""
 
-    metric: str
+    metrics: str | None
     tokenize: str | None
     lowercase: bool
-    samples: int
-    seed: int
+    aligner: Path | None
+    settings: Sequence[str] | None
+
+    def options(self, names: Sequence[str], translator: "Translator | None") -> "MetricOptions":
+        from untold.metrics.base import MetricOptions
+
+        refuse_options_of_other_metrics(names, tokenize=self.tokenize, lowercase=self.lowercase)
+        tokenize = "13a" if translator is None else translator.data.bleu_tokenize
+        return MetricOptions(self.tokenize or tokenize, self.lowercase, self.aligner)
+
+
+def _score(run: Path, test: "ParallelText", scoring: _Scoring, out: Path | None) -> "list[Score]":
+    """Scores one model, or one file of translations."""
+    names = [name.strip() for name in (scoring.metrics or "bleu,chrf,ter").split(",")]
+    translator = None if run.is_file() else load_translator(run, scoring.settings)
+    from untold.metrics.base import score_corpus
+
+    metrics = _make_metrics(names, scoring.options(names, translator), test)
+    hypotheses = read_outputs(run, test) if translator is None else translate_test(translator, test)
+    if out is not None:
+        from untold.files import write_file
+
+        write_file(out, "".join(f"{line}\n" for line in hypotheses).encode())
+    given = test.sources, test.references, hypotheses, test.further_references
+    return score_corpus(metrics, *given)
 
 
 def _refuse_idle(**options: Path | None) -> None:
@@ -157,30 +168,20 @@ def _refuse_idle(**options: Path | None) -> None:
 def _compare(
     families: Sequence[Family],
     tests: "Sequence[ParallelText]",
-    settings: Sequence[str] | None,
-    chosen: _Scoring,
+    scoring: _Scoring,
+    trials: tuple[int, int],
 ) -> "Comparison":
-    from untold.metrics.base import MetricOptions, make_metric
+    from untold.metrics.base import make_metric
     from untold.metrics.comparison import Trials, compare_outputs
 
-    if not metric_has(chosen.metric, "sacrebleu_metric"):
+    name, baseline = scoring.metrics or "bleu", families[0].runs[0]
+    if not metric_has(name, "sacrebleu_metric"):
         known = ", ".join(metrics_with("sacrebleu_metric"))
-        raise UntoldError(
-            f"--metrics {chosen.metric}: systems are compared by one metric of: {known}"
-        )
-    refuse_options_of_other_metrics(
-        [chosen.metric], tokenize=chosen.tokenize, lowercase=chosen.lowercase
-    )
-    baseline = families[0].runs[0]
-    translator = None if baseline.is_file() else load_translator(baseline, settings)
-    options = MetricOptions(chosen.tokenize or _tokenizer(translator), chosen.lowercase)
-    metric = make_metric(chosen.metric, options).sacrebleu_metric()
-    outputs = system_outputs(families, tests, settings)
-    return compare_outputs(metric, outputs, tests, Trials(chosen.samples, chosen.seed))
-
-
-def _tokenizer(translator: "Translator | None") -> str:
-    return "13a" if translator is None else translator.data.bleu_tokenize
+        raise UntoldError(f"--metrics {name}: systems are compared by one metric of: {known}")
+    translator = None if baseline.is_file() else load_translator(baseline, scoring.settings)
+    metric = make_metric(name, scoring.options([name], translator)).sacrebleu_metric()
+    outputs = system_outputs(families, tests, scoring.settings)
+    return compare_outputs(metric, outputs, tests, Trials(*trials))
 
 
 def _print_comparison(comparison: "Comparison", markdown: bool, as_json: bool) -> None:
@@ -201,7 +202,7 @@ def _measure_separation(
     from untold.metrics.base import legend_lines
     from untold.metrics.separation import read_aligned_pairs, separation_report
 
-    _refuse_further(len(test.further_references), "this measure")
+    _refuse_further(test, "this measure")
     translator = load_translator(run, settings, ("batch_tokens",))
     pairs = read_aligned_pairs(list(test.sources), list(test.references), alignments)
     report = separation_report(translator, pairs)
@@ -209,14 +210,14 @@ def _measure_separation(
     print(json.dumps(asdict(report)) if as_json else "\n".join(shown))
 
 
-def _make_metrics(names: list[str], options: "MetricOptions", further: int) -> list[Any]:
+def _make_metrics(names: list[str], options: "MetricOptions", test: "ParallelText") -> list[Any]:
     """Makes all metrics before anything is translated, so that mistakes are found early."""
     from untold.metrics.base import make_metrics
 
     metrics = make_metrics(names, options)
     for name in names:
         if not metric_has(name, "multi_reference_scores"):
-            _refuse_further(further, name)
+            _refuse_further(test, name)
     if options.aligner is not None and not any(
         getattr(METRICS[name], "needs_aligner", False) for name in names
     ):
@@ -224,11 +225,12 @@ def _make_metrics(names: list[str], options: "MetricOptions", further: int) -> l
     return metrics
 
 
-def _refuse_further(further: int, what: str) -> None:
-    if further:
+def _refuse_further(test: "ParallelText", what: str) -> None:
+    if count := len(test.further_references):
+        known = ", ".join(metrics_with("multi_reference_scores"))
         raise UntoldError(
-            f"{further + 1} --reference files, but {what} compares with one: give one, or "
-            f"only metrics that take several: {', '.join(metrics_with('multi_reference_scores'))}"
+            f"{count + 1} --reference files, but {what} compares with one: give one, or only "
+            f"metrics that take several: {known}"
         )
 
 
