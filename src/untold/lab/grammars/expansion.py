@@ -1,21 +1,17 @@
-"""Checks a grammar before anyone samples from it; each error names the line and the cure.
-
-Indexes the rules of each category by feature values; a set of rules is an integer's bits.
-
-Expands rules with features into rules without: one symbol for each set of feature values.
+"""Turns rules with features into a plain grammar: one symbol for each set of feature values.
 
 A variable that occurs once on the right of a rule passes its values on as a set. A variable that
 ties two constituents together is expanded into one instance for each value. Instances that can
-never end in words are left out, so a sampler never has to backtrack.
-
-Builds the plain synchronous grammar that is sampled from, without features or dead ends.
+never end in words are left out, so a sampler never has to backtrack. Sets of rules are the bits of
+integers. Mistakes of a grammar are found before anyone samples from it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from graphlib import CycleError, TopologicalSorter
+from math import inf, prod
 from typing import NamedTuple
 
 from untold.lab.grammars.notation import Item, Notation, Place, Rule, Slot, Variable, Word
@@ -24,12 +20,8 @@ Constraints = tuple[tuple[str, frozenset[str]], ...]
 Bindings = dict[str, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedConstituent:
-    """Lists a constituent's features: each has a set of values or the name of a variable."""
-
-    category: str
-    features: tuple[tuple[str, frozenset[str] | str], ...]
+# A category, and for each of its features a set of values or the name of a variable.
+PreparedConstituent = tuple[str, tuple[tuple[str, frozenset[str] | str], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +40,11 @@ class PreparedRule:
     own_words: int
 
 
-class _RulesByValues(dict[tuple[str, str, frozenset[str]], int]):
-    """Maps (category, feature, values) to the rules that can have one of the values, lazily."""
-
-    def __init__(self, by_value: dict[tuple[str, str], dict[str, int]]) -> None:
-        super().__init__()
-        self.by_value = by_value
-
-    def __missing__(self, key: tuple[str, str, frozenset[str]]) -> int:
-        category, feature, allowed = key
-        masks, fit = self.by_value[category, feature], 0
-        for value in allowed:
-            fit |= masks[value]
-        self[key] = fit
-        return fit
-
-
 class RuleIndex:
     """Finds the rules of a category by feature values. Each entry is a set of rules as bits.
 
     `by_value[category, feature][value]` are the rules that can have the value,
-    `fits[category, feature, values]` those that can have one of the values, and
+    `fits(category, feature, values)` those that can have one of the values, and
     `passing[category, feature]` those that pass the feature on to a constituent.
     """
 
@@ -82,14 +58,20 @@ class RuleIndex:
         for category, rules in self.rules.items():
             for feature, domain in self.domains.items():
                 self._index(category, feature, domain, rules)
-        self.fits = _RulesByValues(self.by_value)
+        self.fits = cache(self._fits)
 
     def fitting(self, category: str, constraints: Constraints) -> int:
         """Returns the rules of the category that meet each constraint by itself."""
         mask = (1 << len(self.rules[category])) - 1
         for name, allowed in constraints:
-            mask &= self.fits[category, name, allowed]
+            mask &= self.fits(category, name, allowed)
         return mask
+
+    def _fits(self, category: str, feature: str, allowed: frozenset[str]) -> int:
+        masks, fit = self.by_value[category, feature], 0
+        for value in allowed:
+            fit |= masks[value]
+        return fit
 
     def _index(
         self, category: str, feature: str, domain: frozenset[str], rules: list[PreparedRule]
@@ -128,8 +110,7 @@ class RuleIndex:
             bindings=bindings,
             ties=tuple((name, named[name]) for name, count in uses.items() if count > 1),
             children=tuple(
-                PreparedConstituent(c.category, tuple(terms))
-                for c, terms in zip(rule.children, children, strict=True)
+                (c.category, tuple(terms)) for c, terms in zip(rule.children, children, strict=True)
             ),
             own_words=max(words),
         )
@@ -228,10 +209,10 @@ class _Expander:
             for name, value in zip(names, values, strict=True):
                 chosen[name] = frozenset((value,))
             children = []
-            for child in prepared.children:
-                terms = [(f, chosen[t] if isinstance(t, str) else t) for f, t in child.features]
+            for category, features in prepared.children:
+                terms = [(f, chosen[t] if isinstance(t, str) else t) for f, t in features]
                 # A feature that may take all its values constrains nothing and is left out.
-                symbol = child.category, tuple([t for t in terms if t[1] != domains[t[0]]])
+                symbol = category, tuple([t for t in terms if t[1] != domains[t[0]]])
                 known = self.numbers.get(symbol)
                 children.append(self.number(symbol) if known is None else known)
             yield RuleInstance(prepared.rule, number, tuple(children), weight, prepared.own_words)
@@ -239,19 +220,19 @@ class _Expander:
     def _assign(self, prepared: PreparedRule, bound: Bindings) -> list["_Choice"]:
         """Lists the choices of one value for each tie that leave every child at least one rule."""
         masks = []
-        for child in prepared.children:
+        for category, features in prepared.children:
             mask = -1
-            for feature, term in child.features:
+            for feature, term in features:
                 values = bound[term] if isinstance(term, str) else term
-                mask &= self.index.fits[child.category, feature, values]
+                mask &= self.index.fits(category, feature, values)
             masks.append(mask)
         ties = [
             (
                 [(v, w) for v, w in self.weights[feature].items() if v in bound[name]],
                 [
-                    (position, self.index.by_value[child.category, f])
-                    for position, child in enumerate(prepared.children)
-                    for f, term in child.features
+                    (position, self.index.by_value[category, f])
+                    for position, (category, features) in enumerate(prepared.children)
+                    for f, term in features
                     if term == name
                 ],
             )
@@ -281,26 +262,17 @@ def _choose(found: list[_Choice], ties: list[_Tie]) -> list[_Choice]:
 
 def _sizes(instances: list[list[RuleInstance]]) -> list[int | None]:
     """Returns the fewest words of each symbol; None if it never ends in words."""
-    never = float("inf")
-    sizes = [never] * len(instances)
-    parents: list[set[int]] = [set() for _ in instances]
-    for symbol, choices in enumerate(instances):
-        for instance in choices:
-            for child in instance.children:
-                parents[child].add(symbol)
-    waiting = set(range(len(instances)))
-    while waiting:
-        changed: set[int] = set()
-        for symbol in sorted(waiting, reverse=True):  # children mostly have higher numbers
+    sizes = [inf] * len(instances)
+    before: list[float] = []
+    while before != sizes:
+        before = sizes.copy()
+        for symbol in reversed(range(len(sizes))):  # children mostly have higher numbers
             ends = [
-                d.own_words + sum([sizes[child] for child in d.children]) for d in instances[symbol]
+                choice.own_words + sum([sizes[child] for child in choice.children])
+                for choice in instances[symbol]
             ]
-            best = min(ends, default=never)
-            if best < sizes[symbol]:
-                sizes[symbol] = best
-                changed |= parents[symbol]
-        waiting = changed
-    return [None if size == never else int(size) for size in sizes]
+            sizes[symbol] = min(ends, default=inf)
+    return [None if size == inf else int(size) for size in sizes]
 
 
 class Production(NamedTuple):
@@ -399,18 +371,17 @@ def _finite_categories(expansion: Expansion) -> set[str]:
 
 
 def _nullable(productions: list[tuple[Production, ...]]) -> tuple[bool, ...]:
-    empty = [False] * len(productions)
-    while True:
-        again = [
+    empty, before = [False] * len(productions), None
+    while before != empty:
+        before = empty
+        empty = [
             any(
-                all(isinstance(i, Slot) and empty[p.children[i.child]] for i in p.source)
+                all(isinstance(i, Slot) and before[p.children[i.child]] for i in p.source)
                 for p in choices
             )
             for choices in productions
         ]
-        if again == empty:
-            return tuple(empty)
-        empty = again
+    return tuple(empty)
 
 
 def expand(notation: Notation) -> PlainGrammar:
@@ -477,36 +448,22 @@ def _check_loops(notation: Notation, plain: PlainGrammar) -> None:
 
     The derivations of a source sentence are therefore finite in number.
     """
-    steps = [
-        sorted(
-            {
-                child
-                for p in choices
-                if p.children
-                for child in _children_spanning_source(p, plain.nullable)
-            }
-        )
-        for choices in plain.productions
-    ]
-    opened, closed = 1, 2
-    state = [0] * len(steps)
-    for root in range(len(steps)):
-        path = [] if state[root] else [(root, iter(steps[root]))]
-        state[root] = state[root] or opened
-        while path:
-            symbol, rest = path[-1]
-            child = next(rest, None)
-            if child is None:
-                state[symbol] = closed
-                path.pop()
-            elif state[child] == opened:
-                raise Place(notation.where, plain.productions[child][0].origin).error(
-                    f"{plain.symbols[child][0]} leads back to itself without a new source word:"
-                    " add a word to the loop or break it"
-                )
-            elif not state[child]:
-                state[child] = opened
-                path.append((child, iter(steps[child])))
+    steps = {
+        symbol: {
+            child
+            for production in choices
+            for child in _children_spanning_source(production, plain.nullable)
+        }
+        for symbol, choices in enumerate(plain.productions)
+    }
+    try:
+        TopologicalSorter(steps).prepare()
+    except CycleError as error:
+        symbol = error.args[1][0]
+        raise Place(notation.where, plain.productions[symbol][0].origin).error(
+            f"{plain.symbols[symbol][0]} leads back to itself without a new source word: add a "
+            "word to the loop or break it"
+        ) from None
 
 
 def _children_spanning_source(production: Production, nullable: tuple[bool, ...]) -> list[int]:

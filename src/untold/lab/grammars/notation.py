@@ -1,10 +1,7 @@
-"""Defines the values that a grammar file is read into. docs/grammars.md explains the notation.
+"""Reads a grammar file into rules, statement by statement; notes/grammars.md explains the notation.
 
-Parses rules and features. A pattern is a rule whose words may still have blanks to fill.
-
-Reads a grammar file statement by statement.
-
-A statement is an unindented line with the indented lines below it.
+A statement is an unindented line with the indented lines below it. A pattern is a rule whose words
+may still have blanks to fill.
 """
 
 import re
