@@ -78,13 +78,6 @@ def _interest(pair: AlignedPair) -> float:
 
 _DEPTH = 5  # number of top types for each word of a bag
 _BATCH_TOKENS = 2048
-_BASELINE = "a baseline, to be exceeded: the same by the most frequent words, without a model"
-_MEANINGS = {
-    "past": "higher is better, up to 1: words already said that PAST predicts",
-    "future": "higher is better, up to 1: words still to be said that FUTURE predicts",
-    "past_by_frequency": _BASELINE,
-    "future_by_frequency": _BASELINE,
-}
 
 
 @dataclass(frozen=True)
@@ -95,14 +88,6 @@ class Overlap:
     future: float
     past_by_frequency: float
     future_by_frequency: float
-
-    def lines(self) -> list[str]:
-        """Formats the rates as a table for the terminal."""
-        return [f"{name.replace('_', ' '):24}{value:.3f}" for name, value in vars(self).items()]
-
-    def meanings(self) -> list[tuple[str, str]]:
-        """Says for each line what it is and which direction is better."""
-        return [(name.replace("_", " "), meaning) for name, meaning in _MEANINGS.items()]
 
 
 @torch.inference_mode()
@@ -168,7 +153,6 @@ class OverlapItem(SystemsItem):
     """Measures r_OL: which words the heads of past and future predict."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Reads the references of the first test set."""
         test = workshop.plan.corpus.known.tests[0]
         pairs = list(zip(*workshop.plan.corpus.read(test), strict=True))
         rows, figures = [], {}
@@ -197,7 +181,6 @@ class SeparationItem(SystemsItem):
     """Measures past and future against word links, beside the position rule."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Reads the references of the first test set, and of those that were added."""
         corpus, tables, notes, figures = workshop.plan.corpus, [], [], {}
         for test in (corpus.known.tests[0], *corpus.linked):
             found = {s.title: _separation(workshop, s, test) for s in self.systems}
@@ -248,7 +231,6 @@ class OursItem(SystemsItem):
     """Compares this project's default with the paper's form: BLEU and separation."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Trains, translates, compares, and measures the separation."""
         comparison = compare_systems(workshop, self.systems)
         scores = score_table(workshop, self.systems, comparison, "BLEU")
         test = workshop.plan.corpus.known.tests[0]
@@ -264,7 +246,6 @@ class CoverageItem(SystemsItem):
     """Measures CDR: which source words of the reference a translation covers, too."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Links references and translations by one aligner."""
         corpus, rows, figures = workshop.plan.corpus, [], {}
         test, outputs = corpus.known.tests[0], {}
         sources, references = corpus.read(test)
@@ -321,11 +302,9 @@ class SpeedItem(EvidenceItem):
 
     @property
     def trained(self) -> list[System]:
-        """Returns all systems."""
         return [system for group in self.groups for system in group]
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Lets the systems of each group take turns; the first of a group is its baseline."""
         test = workshop.plan.corpus.known.tests[0]
         text = ParallelText(test.name, *workshop.plan.corpus.read(test))
         rows, figures = [], {}

@@ -28,12 +28,10 @@ class SystemTest:
 
     @property
     def is_better(self) -> bool:
-        """Says whether the difference is positive and above chance by both tests."""
         return self.difference > 0 and max(self.p_bootstrap, self.p_randomisation) < 0.05
 
     @property
     def is_worse(self) -> bool:
-        """Says whether the difference is negative and above chance by both tests."""
         return self.difference < 0 and max(self.p_bootstrap, self.p_randomisation) < 0.05
 
     def __str__(self) -> str:

@@ -67,7 +67,6 @@ class FoundCorpus:
 
     @property
     def name(self) -> str:
-        """Returns the name of the corpus."""
         return self.known.name
 
     def training_paths(self) -> tuple[Path, Path]:
@@ -109,7 +108,6 @@ class FoundCorpus:
         return [list(read_lines(path))[: self.sentences] for path in paths]
 
     def development(self) -> TestFiles:
-        """Returns the development set as a test set."""
         return TestFiles("dev", *self.known.valid)
 
     def alignments(self, test: TestFiles) -> Path | None:

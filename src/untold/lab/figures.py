@@ -86,7 +86,6 @@ class BarItem(SystemsItem):
     """Compares systems by BLEU, as bars; the first one is the baseline, and the last the best."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Trains, translates and compares."""
         comparison = compare_systems(workshop, self.systems)
         table = score_table(workshop, self.systems, comparison, self.title)
         names = [row.name for row in comparison.rows]
@@ -122,11 +121,9 @@ class SweepItem(EvidenceItem):
 
     @property
     def trained(self) -> list[System]:
-        """Returns all systems."""
         return [self.baseline, *(each for sweep in self.sweeps for each in sweep.systems)]
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Trains, translates and compares."""
         tables, pictures, figures = [], [], {}
         for sweep in self.sweeps:
             own = [self.baseline, *sweep.systems]
@@ -149,7 +146,6 @@ class LengthItem(SystemsItem):
     """Scores translations by the length of their source: BLEU and length of the output."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Trains, translates and scores every bucket; the test sets are put together."""
         corpus = workshop.plan.corpus
         texts = [corpus.read(test) for test in corpus.known.tests]
         sources = [line for own, _ in texts for line in own]
@@ -245,7 +241,6 @@ class HeatmapItem(SystemsItem):
     lines: Sequence[int] = ()  # of the first test set, from 1: those that a user chose
 
     def of_sentences(self, lines: Sequence[int]) -> "EvidenceItem":
-        """Returns the item with sentences that a user chose."""
         return replace(self, lines=lines)
 
     def prepare(self, workshop: Workshop) -> Workshop:
@@ -256,7 +251,6 @@ class HeatmapItem(SystemsItem):
         return workshop
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Draws chosen sentences, or finds some whose words change their order or come together."""
         if self.lines:
             pairs = _first_test(workshop)
             chosen = [pairs[line - 1] for line in self.lines]

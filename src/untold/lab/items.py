@@ -112,7 +112,6 @@ class SystemsItem(EvidenceItem):
 
     @property
     def trained(self) -> Sequence[System]:
-        """Returns all systems."""
         return self.systems
 
     def only(self, names: Collection[str]) -> "EvidenceItem":

@@ -76,7 +76,6 @@ class ConcatItem(_StressItem):
     """Trains on single and joined sentences, and tests each number of them."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Tests k = 1 to 4 with each way of searching."""
         rows, ways, tests = [], {}, _tests(workshop, _JOINED)
         searches = _searches(workshop, self.systems, tests)
         for title, seeds in searches.items():
@@ -106,7 +105,6 @@ class OmissionItem(_StressItem):
     """Trains on references of which some lack a span, and tests on whole ones."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Tests each way of searching."""
         rows, ways, tests = [], {}, _tests(workshop, (1,))
         searches = _searches(workshop, self.systems, tests)
         for title, seeds in searches.items():

@@ -102,7 +102,6 @@ class AccountScorer(OmissionScorer):
         self.accounts, self.calibration = accounts, calibration
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
-        """Scores by log-odds."""
         return [self._score(each) for each in self.accounts(pairs)]
 
     def _score(self, account: ReadPair) -> PairScores:
@@ -123,7 +122,6 @@ class EvidenceScorer(OmissionScorer):
         self.name = "lexicon" if by_lexicon else "future"
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
-        """Scores a pair by its most suspicious word."""
         return [_by_highest(self._words(each)) for each in self.accounts(pairs)]
 
     def _words(self, account: ReadPair) -> Float[np.ndarray, " i"]:
@@ -144,7 +142,6 @@ class AttentionScorer(OmissionScorer):
         self.merge: Callable[..., np.ndarray] = np.max if by_maximum else np.sum
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
-        """Scores minus the maximum, or minus the sum, over the steps; at best of its pieces."""
         return [_by_highest(self._words(each)) for each in self.scored(pairs)]
 
     def _words(self, scored: Translation) -> Float[np.ndarray, " i"]:
@@ -163,7 +160,6 @@ class SequenceScorer(OmissionScorer):
         self.name = "p(EOS)" if by_end else "log-probability"
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
-        """Scores minus the log-probability."""
         found = [each.log_probabilities for each in self.accounts(pairs)]
         return [PairScores(None, -float(p[-1] if self.by_end else p.mean())) for p in found]
 
@@ -182,7 +178,6 @@ class AlignerScorer(OmissionScorer):
         self.aligner = aligner
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
-        """Scores 1 for no link, and a pair by the share of such words."""
         texts = [source for source, _ in pairs], [target for _, target in pairs]
         words = split_pairs(self.aligner.config, *texts)
         found = []
@@ -205,7 +200,6 @@ class ContrastiveScorer(OmissionScorer):
         self.translator = translator
 
     def score(self, pairs: TextPairs) -> list[PairScores]:
-        """Scores the gain in log-probability when a word is taken out of the source."""
         asked: list[tuple[str, str]] = []
         for source, target in pairs:
             words = source.split()
@@ -275,7 +269,6 @@ class OmissionSet:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Lists the texts of the cases."""
         return [(case.source, case.target) for case in self.cases]
 
 
@@ -412,7 +405,6 @@ class OmissionReport:
         return shown
 
     def meanings(self) -> list[tuple[str, str]]:
-        """Says for each column what it is and which direction is better."""
         return list(_MEANINGS.items())
 
 

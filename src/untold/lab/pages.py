@@ -1,13 +1,11 @@
-"""Writes evidence as Markdown, CSV, LaTeX, JSON, pictures and one page that needs nothing else.
+"""Writes evidence as Markdown, CSV, LaTeX, JSON and pictures, and the page of all results.
 
     python -m untold.lab.pages docs/evidence docs
 
 makes docs/results.md, the claims and the tables behind them, from the folders under docs/evidence.
 """
 
-import base64
 import csv
-import html
 import io
 import json
 import os
@@ -36,26 +34,19 @@ _LATEX = {
     "±": r"$\pm$",
     "×": r"$\times$",
 }
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; } caption { text-align: left; font-weight: 600; }
-th, td { padding: .25rem .75rem; border-bottom: 1px solid #8886; text-align: right; }
-th:first-child, td:first-child { text-align: left; } img { max-width: 100%; background: #fff; }
-.notes { opacity: .8; font-size: .9rem; } .scroll, pre { overflow-x: auto; }
-"""
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+_MADE = "<!-- made by `make pages`: do not edit -->"
+# Columns that the CSV files have and the page leaves out.
+_DETAILS = {"p bootstrap", "p randomisation", "over seeds", "configuration"}
 
 
 def write_evidence(evidence: Evidence, out: Path) -> list[Path]:
-    """Writes all files of an item into a folder and returns them, the page first."""
+    """Writes all files of an item into a folder and returns them, the report first."""
     pictures = {
         f"{each.name}.{kind}": each.draw(kind)
         for each in evidence.pictures
         for kind in ("png", "svg")
     }
-    files: dict[str, bytes] = {f"{evidence.name}.html": _html_report(evidence, pictures).encode()}
-    files[f"{evidence.name}.md"] = _markdown_report(evidence).encode()
+    files: dict[str, bytes] = {f"{evidence.name}.md": _markdown_report(evidence).encode()}
     for place, table in enumerate(evidence.tables):
         stem = f"{evidence.name}-{place + 1}" if len(evidence.tables) > 1 else evidence.name
         files[f"{stem}.csv"] = _csv_table(table).encode()
@@ -137,53 +128,6 @@ def latex_table(table: EvidenceTable) -> str:
 def _latex_row(cells: Sequence[str]) -> str:
     escaped = ("".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells)
     return " & ".join(escaped) + r" \\"
-
-
-def _html_report(evidence: Evidence, pictures: dict[str, bytes]) -> str:
-    """Formats an item as one page with its pictures inside."""
-    body = [f"<h1>{_text(evidence.title)}</h1>", f"<p>{_text(evidence.claim)}</p>"]
-    if evidence.command:
-        body.append(f"<pre>{_text(evidence.command)}</pre>")
-    body += [_html_table(table) for table in evidence.tables]
-    for each in evidence.pictures:
-        data = base64.b64encode(pictures[f"{each.name}.png"]).decode()
-        title = _text(each.title)
-        body.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}"></p>')
-    notes = "".join(f"<li>{_text(note)}</li>" for note in evidence.notes)
-    body.append(f'<ul class="notes">{notes}</ul>')
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{_text(evidence.title)}</title><style>{_STYLE}</style>"
-    )
-    page = f'<html lang="en"><head>{head}</head>\n<body>{"".join(body)}</body></html>'
-    return f"<!doctype html>\n{page}\n"
-
-
-def _html_table(table: EvidenceTable) -> str:
-    heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in table.columns)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{_text(_unbroken(cell))}</td>" for cell in row) + "</tr>"
-        for row in table.rows
-    )
-    return (
-        f'<div class="scroll"><table><caption>{_text(table.title)}</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _unbroken(cell: str) -> str:
-    """Keeps a mean and its deviation on one line."""
-    return cell.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
-
-
-def _text(text: str) -> str:
-    return html.escape(text, quote=True)
-
-
-_MADE = "<!-- made by `make pages`: do not edit -->"
-# Columns that the CSV files have and the page leaves out.
-_DETAILS = {"p bootstrap", "p randomisation", "over seeds", "configuration"}
 
 
 def find_result_sets(root: Path) -> list[ResultSet]:

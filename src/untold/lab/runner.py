@@ -79,7 +79,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Returns the name of its run."""
         return f"{self.system.name}-{self.seed}"
 
 
@@ -200,11 +199,9 @@ class Workshop:
         return parse_config(override(values, [*changes, *plan.settings]), job.name)
 
     def load(self, job: Job) -> Translator:
-        """Loads a trained model."""
         return load(self.run(job))
 
     def translations(self, job: Job, test: TestFiles) -> list[str]:
-        """Translates a test set with a trained model."""
         return self.translate([TranslationJob(job, self.plan.corpus.read(test)[0])])[0]
 
     def translate(self, jobs: Sequence[TranslationJob]) -> list[list[str]]:
@@ -249,7 +246,6 @@ class Workshop:
         return fingerprint(self._origin(job))[:8]
 
     def fingerprint(self, value: Any) -> str:
-        """Names a JSON value."""
         return fingerprint(value)
 
     def aligner_path(self) -> Path:

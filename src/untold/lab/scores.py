@@ -33,7 +33,6 @@ class ScoreItem(EvidenceItem):
 
     @property
     def trained(self) -> list[System]:
-        """Returns all systems."""
         return [system for group in self.groups for system in group]
 
     def only(self, names: Collection[str]) -> "ScoreItem":
@@ -48,7 +47,6 @@ class ScoreItem(EvidenceItem):
         return replace(self, groups=groups, pairs=pairs)
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Trains, translates and compares."""
         compared = [compare_systems(workshop, group) for group in self.groups]
         tables = [
             score_table(workshop, group, comparison, self.title)
@@ -116,7 +114,6 @@ class SeedPairedComparison(Comparison):
     differences: Mapping[str, float] = field(default_factory=dict)  # by row
 
     def difference(self, row: Row) -> float:
-        """Returns the difference of a row and the baseline."""
         return self.differences[row.name]
 
 
@@ -258,7 +255,6 @@ class SummaryItem(SystemsItem):
     """Scores systems by ROUGE; Chinese text is compared character by character."""
 
     def make(self, workshop: Workshop) -> Evidence:
-        """Trains, summarizes and scores."""
         corpus = workshop.plan.corpus
         test = corpus.known.tests[0]
         _, references = corpus.read(test)

@@ -38,12 +38,10 @@ class Speed:
 
     @property
     def rate(self) -> float:
-        """The median rate of the rounds."""
         return statistics.median(self.rates)
 
     @property
     def ratio(self) -> float | None:
-        """The median ratio of the rounds."""
         return statistics.median(self.ratios) if self.ratios else None
 
 

@@ -167,7 +167,6 @@ class Grammar:
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Names source and target language; they are the suffixes of the files it writes."""
         return self.notation.languages
 
     @property
@@ -190,7 +189,6 @@ class Grammar:
 
     @cached_property
     def sampler(self) -> Sampler:
-        """Keeps what all samples share."""
         return Sampler(self.notation, self.plain)
 
 
