@@ -62,43 +62,44 @@ def run_demo(
     console.print("[bold]1. A corpus[/]: sentence pairs from the embedded English-German grammar")
     console.print(str(write_sample("en-de", pairs, _SEED, corpus)), markup=False)
     console.print("[bold]2. A Transformer[/], trained on them")
-    _train(_config(corpus, settings), RunOptions(plain))
+    _train(corpus, settings, RunOptions(plain))
     console.print("[bold]3. Past and future[/] on top of it: what is told, what is untold")
-    config = _config(corpus, (*_PAST_FUTURE, *settings))
-    _train(config, RunOptions(model, init=plain))
+    config = _train(corpus, (*_PAST_FUTURE, *settings), RunOptions(model, init=plain))
     console.print("[bold]4. Translations[/] of sentences that neither has ever seen")
-    translator, pairs_seen = load(model), _held_out(corpus)
-    scores = [_translate(load(plain), pairs_seen), _translate(translator, pairs_seen)]
-    _show(scores, pairs_seen, console)
-    console.print(
+    sides = list(read_lines(corpus / "test.en")), list(read_lines(corpus / "test.de"))
+    held_out = read_aligned_pairs(*sides, corpus / "test.align")
+    translator = load(model)
+    outputs = _translate(load(plain), held_out), _translate(translator, held_out)
+    scores = [corpus_scores(texts, sides[1]) for texts in outputs]
+    _show(outputs, held_out, console)
+    lines = [
+        f"{one.name} {one.value:.2f} -> {other.value:.2f}  [{one.signature}]"
+        for one, other in zip(*scores, strict=True)
+    ]
+    lines.append(
         f"The second model had {config.train.steps} more updates than the first; no control was "
-        "trained as long without past and future.",
-        highlight=False,
-        soft_wrap=True,
+        "trained as long without past and future."
     )
+    _print_lines(console, lines)
     console.print("[bold]5. What it knows[/] of each word, against the grammar's own alignments")
-    report = separation_report(translator, pairs_seen)
-    for line in (*report.lines(), *legend_lines(report.meanings())):
-        console.print(line, markup=False, highlight=False)
-    _draw(translator, pairs_seen, out, console)
+    report = separation_report(translator, held_out)
+    _print_lines(console, [*report.lines(), *legend_lines(report.meanings())])
+    console.print("[bold]6. Seeing it[/]: before each word, what is still untold")
+    _draw(translator, held_out, out, console)
     minutes = (time.monotonic() - began) / 60
-    _say_what_next(out, minutes, console)
-    return DemoResult(scores[0].scores, scores[1].scores, report)
+    _print_lines(console, [f"\nThat took {minutes:.1f} minutes. Try next:", *_next_commands(out)])
+    return DemoResult(scores[0], scores[1], report)
 
 
-@dataclass(frozen=True)
-class _Translated:
-    texts: list[str]
-    scores: list[Score]
+def _print_lines(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _config(corpus: Path, settings: Sequence[str]) -> Config:
-    with as_file(files("untold.lab") / "demo.toml") as path:
-        return load_config(path, [f"data.root={corpus}", *settings])
-
-
-def _train(config: Config, options: RunOptions) -> None:
+def _train(corpus: Path, settings: Sequence[str], options: RunOptions) -> Config:
     """Trains a model; a signal that stops the training ends the whole demo with its exit code."""
+    with as_file(files("untold.lab") / "demo.toml") as path:
+        config = load_config(path, [f"data.root={corpus}", *settings])
     result = train(config, options)
     if result.signal:
         account = (
@@ -107,34 +108,22 @@ def _train(config: Config, options: RunOptions) -> None:
         )
         print(last_line(result.signal, account), file=sys.stderr)
         sys.exit(128 + result.signal)
+    return config
 
 
-def _held_out(corpus: Path) -> list[AlignedPair]:
-    texts = list(read_lines(corpus / "test.en")), list(read_lines(corpus / "test.de"))
-    return read_aligned_pairs(*texts, corpus / "test.align")
-
-
-def _translate(translator: Translator, pairs: Sequence[AlignedPair]) -> _Translated:
+def _translate(translator: Translator, pairs: Sequence[AlignedPair]) -> list[str]:
     with task("translating", len(pairs)) as begun:
         translator = translator.with_progress(begun.advance)
-        texts = [each.text for each in translator.translate([pair.source for pair in pairs])]
-    return _Translated(texts, corpus_scores(texts, [pair.target for pair in pairs]))
+        return [each.text for each in translator.translate([pair.source for pair in pairs])]
 
 
 def _show(
-    translated: Sequence[_Translated], pairs: Sequence[AlignedPair], console: Console
+    outputs: tuple[list[str], list[str]], pairs: Sequence[AlignedPair], console: Console
 ) -> None:
-    plain, past_future = translated
-    table = Table(show_lines=True)
-    for column in ("source", "Transformer", "with past and future", "reference"):
-        table.add_column(column)
-    rows = zip(pairs, plain.texts, past_future.texts, strict=True)
-    for pair, first, second in list(rows)[:_SHOWN]:
-        table.add_row(pair.source, first, second, pair.target)
+    table = Table("source", "Transformer", "with past and future", "reference", show_lines=True)
+    for pair, plain, past_future in list(zip(pairs, *outputs, strict=True))[:_SHOWN]:
+        table.add_row(pair.source, plain, past_future, pair.target)
     console.print(table)
-    for one, other in zip(plain.scores, past_future.scores, strict=True):
-        line = f"{one.name} {one.value:.2f} -> {other.value:.2f}  [{one.signature}]"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _draw(
@@ -144,21 +133,18 @@ def _draw(
     sources = [pair.source for pair in pairs if len(pair.source.split()) <= _LONGEST]
     chosen = sorted(sources, key=lambda source: -len(source.split()))[:_EXPLAINED]
     explanations = explain(translator, chosen)
-    console.print("[bold]6. Seeing it[/]: before each word, what is still untold")
     print_explanations(explanations[:1], console)
     for name in ("untold.html", "untold.png"):
         write_explanations(out / name, explanations)
-        console.print(f"  {out / name}", markup=False, soft_wrap=True)
+        _print_lines(console, [f"  {out / name}"])
 
 
-def _say_what_next(out: Path, minutes: float, console: Console) -> None:
-    console.print(f"\nThat took {minutes:.1f} minutes. Try next:", highlight=False)
+def _next_commands(out: Path) -> list[str]:
     corpus, model = out / "corpus", out / "model"
     held_out = f"--source {corpus}/test.en --reference {corpus}/test.de"
-    for line in (
-        f'echo "The child reads a book ." | untold translate {model}',
-        f'untold explain {model} --source "The child reads a book ."',
-        f"untold evaluate {model} {held_out} --alignments {corpus}/test.align",
-        f"untold info {model}",
-    ):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+    return [
+        f'  echo "The child reads a book ." | untold translate {model}',
+        f'  untold explain {model} --source "The child reads a book ."',
+        f"  untold evaluate {model} {held_out} --alignments {corpus}/test.align",
+        f"  untold info {model}",
+    ]
