@@ -1,9 +1,7 @@
 """A checker that knows the answer: a word such as `hat_93` is lacking with probability .93."""
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from untold.checking.checker import CheckedSegment, JudgedSide
-from untold.checking.segments import Damage, Segment
+from untold.checking.segments import Damage, ReadOptions, Segment
 from untold.corpus.words import Word
 
 __all__ = ["TEXTS", "install", "install_readers", "judged"]
@@ -42,14 +40,7 @@ def _check_segments(
         yield each if isinstance(each, Damage) or each.unchecked else judged(each)
 
 
-@dataclass(frozen=True)
-class _ReadOptions:
-    columns: tuple[str, str] | None = None
-    source_language: str | None = None
-    target_language: str | None = None
-
-
-def _read_segments(path: Path, options: _ReadOptions) -> Iterator[Segment | Damage]:
+def _read_segments(path: Path, options: ReadOptions) -> Iterator[Segment | Damage]:
     """Reads unit, source and target, parted by tabs; --columns may swap the last two."""
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], start=1):
         name, *texts = line.split("\t")
@@ -79,18 +70,19 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     from untold.translator import Translator
 
     install_readers(monkeypatch)
-    checker = ModuleType("untold.checking.checker")
-    vars(checker).update(check_segments=_check_segments)
-    monkeypatch.setitem(sys.modules, checker.__name__, checker)
-    for command in ("check", "clean"):
-        module = import_module(f"untold.commands.{command}")
-        monkeypatch.setattr(module, "load_translator", lambda *_: object.__new__(Translator))
+    for name in ("check", "clean"):
+        command = import_module(f"untold.commands.{name}")
+        monkeypatch.setattr(command, "load_translator", lambda *_: object.__new__(Translator))
+    for module in _checking_modules():
+        monkeypatch.setattr(module, "check_segments", _check_segments)
 
 
 def install_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the commands read as above, but judge in earnest."""
-    readers = ModuleType("untold.checking.formats")
-    vars(readers).update(
-        ReadOptions=_ReadOptions, read_segments=_read_segments, read_two_files=_read_two_files
-    )
-    monkeypatch.setitem(sys.modules, readers.__name__, readers)
+    for module in _checking_modules():
+        monkeypatch.setattr(module, "read_segments", _read_segments)
+        monkeypatch.setattr(module, "read_two_files", _read_two_files)
+
+
+def _checking_modules() -> list[ModuleType]:
+    return [import_module(f"untold.checking.{name}") for name in ("run", "clean")]

@@ -1,7 +1,7 @@
 """Runs the command line as `untold`, `python -m untold` or `torchrun -m untold`."""
 
 from untold.interruption import stop_on_signals
-from untold.terminal import open_closed_descriptors
+from untold.standard_streams import open_closed_descriptors
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ from untold.errors import MISTAKE, escape_controls, explain_failure, one_line
 from untold.hardware import ask_for_large_pages, choose_threads
 from untold.interruption import stop_on_signals
 from untold.progress_bar import show_on
-from untold.terminal import decode_argument, safe_streams
+from untold.standard_streams import decode_argument, safe_streams
 from untold.version import __version__
 
 # Any mistake in a command line; typer has no public name for it, and has moved it before.
@@ -133,7 +133,7 @@ def _display(progress: Literal["auto", "plain", "none"]) -> AbstractContextManag
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     if progress == "none" or (progress == "auto" and not is_terminal):
         return show_on(None)
-    from untold.progress_bar import show
+    from untold.progress_display import show
 
     return show(progress)
 

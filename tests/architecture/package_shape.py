@@ -45,6 +45,12 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
+def function_lines(path: Path, node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Of a command the body alone: its arguments are as many as its users need options."""
+    first = node.body[0] if path.parent.name == "commands" else node
+    return (node.end_lineno or 0) - first.lineno + 1
+
+
 def imported(node: ast.AST) -> set[str]:
     """The own modules that a statement imports."""
     if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("untold"):

@@ -27,9 +27,9 @@ import untold.__main__, untold.cli, untold.training.run, untold.translator
 import untold.lab.demo, untold.metrics.base
 import untold.metrics.text_metrics, untold.explain.write, matplotlib.figure
 import untold.alignment.aligners, untold.metrics.separation
-import untold.checking.checker, untold.commands.check, untold.commands.clean
+import untold.checking.checker, untold.checking.run, untold.checking.clean
 import untold.checking.synthetic_errors, untold.lab.human_evaluation
-import untold.commands.adopt, untold.huggingface.folder, transformers
+import untold.training.adoption, untold.huggingface.folder, transformers
 transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer, transformers.MarianMTModel
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)  # the tests may run in the background

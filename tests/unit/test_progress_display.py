@@ -7,17 +7,9 @@ import time
 import pytest
 from rich.console import Console
 
-from untold import progress_bar as progress_display
-from untold.progress_bar import (
-    ProgressBars,
-    ProgressLines,
-    active_display,
-    error_console,
-    is_decided,
-    show,
-    show_on,
-    task,
-)
+from untold import progress_display
+from untold.progress_bar import active_display, is_decided, show_on, task
+from untold.progress_display import ProgressBars, ProgressLines, error_console, show
 
 
 def terminal() -> Console:

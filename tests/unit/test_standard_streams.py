@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from untold.errors import UntoldError, escape_controls, one_line
-from untold.terminal import SafeConsole, TerminalStream, decode_argument, safe_streams
+from untold.standard_streams import TerminalStream, decode_argument, safe_streams
+from untold.terminal import SafeConsole
 
 ALL = "".join(map(chr, range(0x3000))) + "\ud800\udfff\ufffe\uffff\U0001f600"
 TURNING = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -109,7 +110,7 @@ def test_closed_streams_stay_closed(monkeypatch: pytest.MonkeyPatch):
 def test_no_file_takes_the_number_of_a_closed_stream():
     """Else whatever a library prints would be written into that file."""
     code = "import os; {}os.write(9, str(os.open('/dev/null', os.O_RDONLY)).encode())"
-    fill = "from untold.terminal import open_closed_descriptors as o; o(); "
+    fill = "from untold.standard_streams import open_closed_descriptors as o; o(); "
     script = 'exec "$0" -c "$1" 9>&1 <&- >&- 2>&-'
     for between, expected in (("", b"0"), (fill, b"3")):  # without it, as the control
         line = ["sh", "-c", script, sys.executable, code.format(between)]

@@ -1,7 +1,6 @@
 """`untold clean` with a checker that knows the answer: which pairs stay, and in what order."""
 
 import gzip
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 
 from fake_checks import install
 from fuzz.in_process import Ended, run_in_process
+from untold.checking.clean import KeepRule, choose_pairs
 from untold.checking.segments import Damage, Segment
-from untold.commands.clean import KeepRule, choose_pairs
 
 SOURCES = ["a hat_93 b", "c", "d cap_95", "", "e x_30", "f"]
 TARGETS = ["x", "y new_60", "z", "w", "v", "u"]
@@ -89,8 +88,7 @@ def test_a_pair_with_two_damaged_sides_is_one_pair(
         yield from (Damage(str(path), 2, "not UTF-8") for path in (source, target))
         yield Segment("t", 3, "c", "z")
 
-    readers = sys.modules["untold.checking.formats"]
-    monkeypatch.setattr(readers, "read_two_files", read)
+    monkeypatch.setattr("untold.checking.clean.read_two_files", read)
     for name in ("s", "t"):
         (folder / name).write_bytes(b"a\n\xff\nc\n")
     ended = clean(folder, *TEXTS)
