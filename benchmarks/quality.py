@@ -27,10 +27,9 @@ import untold
 from race import Table, write_json
 from untold.alignment.aligners import Aligner, load_aligner, split_pairs
 from untold.alignment.model_links import WAYS, align_pairs
-from untold.checking.evidence import merge_copying
 from untold.corpus.alignments import Alignment, alignment_error_rate
 from untold.corpus.text import read_parallel
-from untold.corpus.words import word_spans
+from untold.corpus.words import merge_copying, words_between_spaces
 from untold.embedded import embedded_model
 from untold.lab.grammars.sampling import load_grammar
 from untold.lab.omission_benchmark import natural_set
@@ -130,7 +129,8 @@ def link_table(
 
 def attention_links(scored: Translation) -> Alignment:
     """Links each target word to the source word with most of its attention."""
-    source, target = word_spans(scored.source_tokens), word_spans(scored.tokens)
+    source = words_between_spaces("", scored.source_tokens)
+    target = words_between_spaces("", scored.tokens)
     if scored.attention is None or not source:
         return Alignment(frozenset(), frozenset())
     weights = merge_copying(scored.attention, target, source)[:-1]  # without the end's

@@ -34,7 +34,7 @@ def _side(text: str) -> JudgedSide:
 
 
 def _check_segments(
-    translator: object, segments: Iterable[Segment | Damage], expected: float = 0.1
+    trained: object, segments: Iterable[Segment | Damage], expected: float = 0.1
 ) -> Iterator[CheckedSegment | Segment | Damage]:
     for each in segments:
         yield each if isinstance(each, Damage) or each.unchecked else judged(each)
@@ -67,12 +67,12 @@ def _segment(file: str, line: int, texts: Iterable[str], name: str = "") -> Segm
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the commands read and judge as above, with a model of no weight."""
-    from untold.translator import Translator
+    from untold.storage.model_directory import TrainedModel
 
     install_readers(monkeypatch)
     for name in ("check", "clean"):
         command = import_module(f"untold.commands.{name}")
-        monkeypatch.setattr(command, "load_translator", lambda *_: object.__new__(Translator))
+        monkeypatch.setattr(command, "load_trained", lambda *_: object.__new__(TrainedModel))
     for module in _checking_modules():
         monkeypatch.setattr(module, "check_segments", _check_segments)
 

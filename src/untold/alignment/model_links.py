@@ -18,9 +18,8 @@ from jaxtyping import Float, Int
 
 from untold.alignment.aligners import looks_unsegmented
 from untold.corpus.alignments import Alignment
-from untold.corpus.words import Word, words_between_spaces
+from untold.corpus.words import Word, merge_assignments, merge_links, words_between_spaces
 from untold.decoding.scoring import EncodedPair, PairReader, ReadPair, Trained
-from untold.decoding.word_figures import merge_assignments, merge_links
 from untold.errors import UntoldError
 from untold.models.signals import FUTURE, PAST, REDUNDANT
 

@@ -13,7 +13,7 @@ from untold.corpus.words import Word
 from untold.decoding.scoring import CANNOT_TELL, EncodedPair, PairReader, ReadPair
 from untold.errors import UntoldError
 from untold.storage.calibration import Calibration
-from untold.translator import Translator
+from untold.storage.model_directory import TrainedModel
 
 _SEGMENTS_AT_ONCE = 256  # that are read before the first of them is judged
 
@@ -81,13 +81,16 @@ class CheckedSegment:
 
 
 class Checker:
-    """Judges pairs of texts; `expected` is the share of segments that lack or add something."""
+    """Judges pairs of texts by the first of some models that is calibrated."""
 
-    def __init__(self, translator: Translator, expected: float = EXPECTED) -> None:
-        separating = [each for each in translator.models if each.model.past_future is not None]
+    def __init__(
+        self, models: Sequence[TrainedModel], batch_tokens: int, expected: float = EXPECTED
+    ) -> None:
+        """`expected` is the share of segments that lack or add something."""
+        separating = [trained for trained in models if trained.model.past_future is not None]
         if not separating:
             raise UntoldError(CANNOT_TELL)
-        calibrated = [each for each in separating if each.calibration is not None]
+        calibrated = [trained for trained in separating if trained.calibration is not None]
         if not calibrated:
             raise UntoldError(
                 "the model is not calibrated, so it has no probabilities: run untold calibrate "
@@ -97,7 +100,7 @@ class Checker:
         assert self.model.calibration is not None
         self.calibration: Calibration = self.model.calibration
         self.expected = expected
-        self.reader = PairReader(self.model, translator.decode.batch_tokens)
+        self.reader = PairReader(self.model, batch_tokens)
 
     def check(self, segments: Sequence[Segment]) -> list[CheckedSegment | Segment]:
         """Judges the segments of a list together; one that cannot be judged says why."""
@@ -129,7 +132,7 @@ class Checker:
 
 
 def check_segments(
-    translator: Translator,
+    trained: TrainedModel,
     segments: Iterable[Segment | Damage],
     expected: float = EXPECTED,
 ) -> Iterator[CheckedSegment | Segment | Damage]:
@@ -137,8 +140,9 @@ def check_segments(
 
     A Segment comes out as itself if it was not judged: `unchecked` says why.
     """
-    checker, stream = Checker(translator, expected), iter(segments)
+    checker = Checker([trained], trained.config.decode.batch_tokens, expected)
+    stream = iter(segments)
     while group := list(islice(stream, _SEGMENTS_AT_ONCE)):
-        judged = iter(checker.check([each for each in group if isinstance(each, Segment)]))
-        for each in group:
-            yield each if isinstance(each, Damage) else next(judged)
+        judged = iter(checker.check([item for item in group if isinstance(item, Segment)]))
+        for item in group:
+            yield item if isinstance(item, Damage) else next(judged)

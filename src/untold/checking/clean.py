@@ -23,7 +23,7 @@ from untold.corpus.text import count_lines, open_bytes
 from untold.errors import UntoldError
 from untold.files import new_file, remove_litter, scratch_directory, writing
 from untold.progress_bar import task
-from untold.translator import Translator
+from untold.storage.model_directory import TrainedModel
 
 _TABLES = (".tsv", ".jsonl")
 _DAMAGES_SHOWN = 10
@@ -135,7 +135,7 @@ def choose_pairs(scores: np.ndarray, rule: KeepRule) -> np.ndarray:
 
 
 def clean_corpus(
-    translator: Translator, corpus: CorpusFiles, rule: KeepRule, scores: Path | None
+    trained: TrainedModel, corpus: CorpusFiles, rule: KeepRule, scores: Path | None
 ) -> Cleaned:
     """Scores a corpus and writes what stays of it; every output is whole or absent."""
     out = corpus.outputs[0]
@@ -145,7 +145,7 @@ def clean_corpus(
     cleaned = Cleaned(keeps_unchecked=rule.keeps_unchecked)
     with scratch_directory(beside) as folder:
         with writing(out):
-            _score(translator, corpus, folder / "scores", cleaned)
+            _score(trained, corpus, folder / "scores", cleaned)
         found = np.fromfile(folder / "scores", _SCORE)
     # Where both sides of a pair are damaged, both are told, but it is one pair.
     found = found[np.unique(found["line"], return_index=True)[1]]
@@ -157,9 +157,9 @@ def clean_corpus(
     return cleaned
 
 
-def _score(translator: Translator, corpus: CorpusFiles, path: Path, cleaned: Cleaned) -> None:
+def _score(trained: TrainedModel, corpus: CorpusFiles, path: Path, cleaned: Cleaned) -> None:
     with open(path, "wb") as file, task("checking") as begun:
-        for item in check_segments(translator, corpus.segments()):
+        for item in check_segments(trained, corpus.segments()):
             file.write(np.array(_row(item, cleaned), _SCORE).tobytes())
             begun.advance()
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from untold.corpus.words import Word
+from untold.corpus.words import Word, merge_shares, merge_values
 from untold.decoding.scoring import ReadPair
-from untold.decoding.word_figures import merge_shares, merge_values
 from untold.models.signals import FUTURE, PAST, REDUNDANT
 from untold.storage.calibration import (
     SHARE_EVIDENCE,

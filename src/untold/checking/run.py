@@ -31,7 +31,7 @@ from untold.checking.verdict import (
 from untold.errors import UntoldError, shorten
 from untold.files import new_file, writing
 from untold.progress_bar import task
-from untold.translator import Translator
+from untold.storage.model_directory import TrainedModel
 
 Record = Mapping[str, Any]
 
@@ -116,12 +116,12 @@ class CheckRun:
     fails: bool = False
     _found: set[BaselineEntry] = field(default_factory=set)
 
-    def check(self, translator: Translator, inputs: CheckedFiles, outputs: CheckOutputs) -> Tally:
+    def check(self, trained: TrainedModel, inputs: CheckedFiles, outputs: CheckOutputs) -> Tally:
         """Checks all files, prints findings as they come, and then writes the other outputs."""
         place = outputs.sarif or outputs.html
         table = CheckTable()
         with _spool(place) as spool, _progress(outputs.printed) as advance:
-            for item in check_segments(translator, inputs.segments(), self.expected):
+            for item in check_segments(trained, inputs.segments(), self.expected):
                 record = self._judge(item)
                 if record is not None:
                     _print(record, outputs.printed, table)

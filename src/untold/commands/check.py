@@ -9,7 +9,7 @@ from untold.commands.options import (
     AsJson,
     Model,
     check_output,
-    load_translator,
+    load_trained,
     number_option,
     print_notice,
     say_outputs_if_stopped,
@@ -87,8 +87,8 @@ def check(
         check_output(path)
     say_outputs_if_stopped(*outputs.paths)
     known = Baseline() if baseline is None else read_baseline(baseline)
-    translator = load_translator(model, None)
+    trained = load_trained(model)
     run = CheckRun(rules, rules.shown(threshold), known, expected)
-    print_notice(run.check(translator, inputs, outputs).summary())
+    print_notice(run.check(trained, inputs, outputs).summary())
     if run.fails:
         raise typer.Exit(FOUND)

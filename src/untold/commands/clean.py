@@ -8,7 +8,7 @@ import typer
 from untold.commands.options import (
     Model,
     check_output,
-    load_translator,
+    load_trained,
     number_option,
     print_notice,
     say_outputs_if_stopped,
@@ -65,9 +65,9 @@ def clean(
         raise UntoldError(f"{scores}: is another file of this command: choose another --scores")
     corpus.check_lengths()
     say_outputs_if_stopped(*outputs)
-    translator = load_translator(model, None)
+    trained = load_trained(model)
     rule = KeepRule(keep, least, not drop_unchecked)
-    cleaned = clean_corpus(translator, corpus, rule, scores)
+    cleaned = clean_corpus(trained, corpus, rule, scores)
     for line in cleaned.first_damages():
         print_notice(line)
     print(f"{corpus.outputs[0]}: {cleaned.summary()}")

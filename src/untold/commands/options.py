@@ -15,6 +15,7 @@ from untold.interruption import say_if_stopped
 from untold.progress_bar import task
 
 if TYPE_CHECKING:
+    from untold.storage.model_directory import TrainedModel
     from untold.translator import Translator
 
 
@@ -167,6 +168,14 @@ def identify_file(path: Path) -> tuple[int, int] | None:
         found = path.stat()
         return found.st_ino, found.st_mtime_ns
     return None
+
+
+def load_trained(path: Path) -> "TrainedModel":
+    """Loads one model as it was trained."""
+    from untold.storage.model_directory import load_model
+
+    with task(f"loading {path}"):
+        return load_model(path)
 
 
 def load_translator(

@@ -1,4 +1,4 @@
-"""Groups sentencepiece's pieces into words, and finds the words in the text.
+"""Groups sentencepiece's pieces into words, finds the words in the text, and merges figures.
 
 The module reads sentencepiece's notation only; another tokenizer's pieces must be written in it
 first. In this notation a leading ▁ stands for a space, <0xHH> for a byte and <unk> for the unknown.
@@ -9,8 +9,11 @@ a second space in a row, before no word at all.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
 
 _SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -88,6 +91,76 @@ def byte_piece(raw: bytes) -> str:
     return "".join(parts)
 
 
+def merge_values(
+    values: Float[np.ndarray, " pieces"],
+    words: Sequence[Word],
+    how: Callable[[np.ndarray], float],
+) -> Float[np.ndarray, " n"]:
+    """Gives each word the mean, the highest or the sum of its pieces, as `how` says."""
+    return np.array([how(values[word.pieces]) for word in words])
+
+
+def merge_links(
+    values: Float[np.ndarray, "pieces_t pieces_i"], target: Sequence[Word], source: Sequence[Word]
+) -> Float[np.ndarray, "t i"]:
+    """Gives two words the highest value of any two of their pieces; words follow each other."""
+    if not target or not source:
+        return np.zeros((len(target), len(source)), values.dtype)
+    rows = values[: target[-1].pieces.stop, : source[-1].pieces.stop]
+    for axis, words in enumerate((target, source)):
+        rows = np.maximum.reduceat(rows, [word.pieces.start for word in words], axis=axis)
+    return rows
+
+
+def merge_assignments(
+    assignments: Float[np.ndarray, "pieces_t pieces_i g"],
+    target: Sequence[Word],
+    source: Sequence[Word],
+) -> Float[np.ndarray, "t i g"]:
+    """Merges the assignments of pieces into assignments of words.
+
+    Row t gives the shares of the source words (past, future, redundant) before target word t is
+    generated; the last row gives them before EOS. A target word takes the row of its first piece.
+    EOS is the last row of `assignments`; the column of the source's EOS belongs to no word.
+    """
+    return merge_shares(assignments[word_steps(target, len(assignments))], source)
+
+
+def word_steps(target: Sequence[Word], steps: int) -> list[int]:
+    """Lists the steps before each target word and, last, before EOS."""
+    return [*(word.pieces.start for word in target), steps - 1]
+
+
+def merge_shares(
+    shares: Float[np.ndarray, "t pieces_i g"], source: Sequence[Word]
+) -> Float[np.ndarray, "t i g"]:
+    """Merges the shares of source pieces into shares of source words, at all steps.
+
+    The redundant share of a source word is the product of its pieces' redundant shares, because
+    often only the ▁ before a word or its ending is redundant. Past and future divide the rest in
+    the proportion of their sums over the pieces.
+    """
+    merged = [_merge_pieces(shares[:, word.pieces]) for word in source]
+    shape = (len(shares), 0, shares.shape[2])
+    return np.stack(merged, axis=1) if merged else np.zeros(shape, shares.dtype)
+
+
+def merge_copying(
+    copying: Float[np.ndarray, "pieces_t pieces_i"],
+    target: Sequence[Word],
+    source: Sequence[Word],
+) -> Float[np.ndarray, "t i"]:
+    """Returns the share of each target word that was copied from each source word.
+
+    It sums the probabilities over the pieces of the source word, and averages them over the pieces
+    of the target word. The last row is that of EOS.
+    """
+    rows = [copying[word.pieces].mean(axis=0) for word in target]
+    steps = np.stack([*rows, copying[-1]])
+    merged = [steps[:, word.pieces].sum(axis=1) for word in source]
+    return np.stack(merged, axis=1) if merged else np.zeros((len(steps), 0), copying.dtype)
+
+
 def _find(
     text: str, pieces: Sequence[str], whole: Sequence[_Edges], edges: Sequence[_Edges]
 ) -> tuple[Word, ...]:
@@ -157,3 +230,11 @@ def _whole_characters(pieces: Sequence[str], word: _Edges) -> Iterator[_Edges]:
 
 def _edges(starts: Sequence[int], stop: int) -> list[_Edges]:
     return list(zip(starts, [*starts[1:], stop], strict=True)) if starts else []
+
+
+def _merge_pieces(shares: Float[np.ndarray, "t pieces g"]) -> Float[np.ndarray, "t g"]:
+    # Redundant is the last category.
+    past_future, redundant = shares[..., :-1].sum(axis=1), shares[..., -1:]
+    all_redundant, rest = redundant.prod(axis=1), (1 - redundant).sum(axis=1)
+    past_future = past_future * (1 - all_redundant) / np.where(rest > 0, rest, 1)
+    return np.concatenate([past_future, all_redundant], axis=-1)

@@ -16,9 +16,8 @@ from untold.alignment.model_links import WordLink, link_displayed_words
 from untold.checking.evidence import judge_pair
 from untold.config import DataConfig
 from untold.corpus.alignments import Alignment, check_alignments, read_alignments
-from untold.corpus.words import Word
+from untold.corpus.words import Word, merge_assignments, merge_copying, word_steps
 from untold.decoding.scoring import CANNOT_TELL, PairReader, ReadPair
-from untold.decoding.word_figures import merge_assignments, merge_copying, word_steps
 from untold.errors import UntoldError, shorten
 from untold.models.signals import FUTURE, PAST
 from untold.storage.model_directory import TrainedModel

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from untold.corpus.alignments import Alignment, read_alignments
-from untold.corpus.batching import Batch, plan_by_length
+from untold.decoding.scoring import ForwardPass, encode_pairs, forward_passes
 from untold.errors import UntoldError
 from untold.lab.corpora import TestFiles
 from untold.lab.human_evaluation import SheetTexts, draw_sheet, key_json, sheet_csv
@@ -96,18 +96,16 @@ def measure_overlap(trained: TrainedModel, pairs: Sequence[tuple[str, str]]) -> 
     if trained.model.past_future is None:
         raise UntoldError("the overlap is one of past and future bags, which this model has not")
     codec, eos = trained.codec, trained.tokenizers.target.special_ids.eos
-    ids = codec.encode_pairs(pairs)
+    encoded = encode_pairs(codec, pairs)
     counts = torch.zeros(len(trained.tokenizers.target))
-    for _, target in ids:  # a bag includes EOS
-        counts += torch.bincount(torch.tensor([*target, eos]), minlength=len(counts))
+    for pair in encoded:  # a bag includes EOS
+        counts += torch.bincount(torch.tensor([*pair.ids[1], eos]), minlength=len(counts))
     sums, number = torch.zeros(4), 0
-    lengths = [max(len(source), len(target)) + 1 for source, target in ids]
-    with task("reading the references", len(ids)) as begun:
-        for rows in plan_by_length(lengths, _BATCH_TOKENS):
-            batch = codec.batch([ids[row] for row in rows], rows)
-            for figures in _sentences(trained, batch, counts):
+    with task("reading the references", len(encoded)) as begun:
+        for forward in forward_passes(trained.model, codec, encoded, _BATCH_TOKENS):
+            for figures in _sentences(trained, forward, counts):
                 sums, number = sums + figures, number + 1
-            begun.advance(len(rows))
+            begun.advance(len(forward.rows))
     return Overlap(*(sums / max(1, number)).tolist())
 
 
@@ -119,12 +117,11 @@ def hit_rate(scores: Float[Tensor, " v"], bag: Int[Tensor, " n"]) -> float:
 
 
 def _sentences(
-    trained: TrainedModel, batch: Batch, counts: Float[Tensor, " v"]
+    trained: TrainedModel, forward: ForwardPass, counts: Float[Tensor, " v"]
 ) -> list[Float[Tensor, " 4"]]:
     """Returns four rates for each sentence: past, future, and both of the baseline."""
-    model = trained.model
+    model, batch, separated = trained.model, forward.batch, forward.outputs.separated
     assert model.past_future is not None
-    separated = model(batch.source, batch.source_mask, batch.prefix).separated
     heads, embedding = model.past_future.heads, model.output_embedding()
     past = heads.bow_past(separated.past) @ embedding.T  # bags have no bias
     future = heads.bow_future(separated.future) @ embedding.T

@@ -37,9 +37,8 @@ from untold.checking.evidence import (
 )
 from untold.checking.synthetic_errors import DAMAGE_KINDS, candidate_spans, frequent_words
 from untold.corpus.text import read_test_set
-from untold.corpus.words import words_between_spaces
+from untold.corpus.words import merge_values, words_between_spaces
 from untold.decoding.scoring import CANNOT_TELL, PairReader, ReadPair
-from untold.decoding.word_figures import merge_values
 from untold.errors import UntoldError
 from untold.explain.figures import MARGIN, Canvas, render
 from untold.files import write_file

@@ -25,8 +25,7 @@ from untold.corpus.alignments import (
     check_alignments,
     read_alignments,
 )
-from untold.corpus.words import Word, words_between_spaces
-from untold.decoding.word_figures import merge_assignments
+from untold.corpus.words import Word, merge_assignments, words_between_spaces
 from untold.errors import UntoldError
 from untold.models.signals import FUTURE, PAST, REDUNDANT
 from untold.progress_bar import task

@@ -18,9 +18,8 @@ import numpy as np
 from untold.checking.checker import CheckedSegment, Checker
 from untold.checking.formats import read_segments
 from untold.checking.segments import Damage, ReadOptions, Segment
-from untold.corpus.words import Word
+from untold.corpus.words import Word, merge_shares
 from untold.corpus.words import words as split_words
-from untold.decoding.word_figures import merge_shares
 from untold.errors import UntoldError, reason_and_cure, shorten
 from untold.explain.explanation import explain, explain_translations
 from untold.models.signals import CATEGORIES
@@ -114,7 +113,8 @@ class CheckTask:
         self, items: Sequence[Segment], advance: Callable[[], None]
     ) -> list[CheckedSegment | Segment]:
         """Returns each segment as it was judged, or as itself with a reason."""
-        checker = Checker(self.model.translator, self.expected)
+        translator = self.model.translator
+        checker = Checker(translator.models, translator.decode.batch_tokens, self.expected)
         judged: list[CheckedSegment | Segment] = []
         for part in _portions([len(item.source) * len(item.target) for item in items]):
             judged += checker.check(items[part])

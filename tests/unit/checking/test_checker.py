@@ -1,5 +1,6 @@
 """A checker on a toy model: words that fit, order that is kept, and reasons for what is skipped."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from untold.storage.calibration import (
     Regression,
 )
 from untold.storage.model_directory import TrainedModel
-from untold.translator import Translator
 
 
 def plain(names: tuple[str, ...]) -> Regression:
@@ -40,9 +40,11 @@ CALIBRATION = Calibration(
 )
 
 
-def make(root: Path, calibration: Calibration | None, kind: str = "gdr") -> Translator:
-    made = toy_trained(root, model={"separator": {"kind": kind}}, data=DATA | {"root": str(root)})
-    return Translator([TrainedModel(made.model, made.config, made.tokenizers, calibration)])
+def make(root: Path, calibration: Calibration | None, kind: str = "gdr") -> TrainedModel:
+    sections = {"model": {"separator": {"kind": kind}}, "data": DATA | {"root": str(root)}}
+    return replace(
+        toy_trained(root, **sections, decode={"batch_tokens": 40}), calibration=calibration
+    )
 
 
 DATA = {
@@ -58,8 +60,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def translator(root: Path) -> Translator:
-    return make(root, CALIBRATION).with_decoding(batch_tokens=40)
+def trained(root: Path) -> TrainedModel:
+    return make(root, CALIBRATION)
 
 
 def segment(source: str, target: str, line: int = 1, unchecked: str = "") -> Segment:
@@ -78,9 +80,9 @@ TEXTS = [
 
 @pytest.mark.parametrize(("source", "target"), TEXTS)
 def test_judged_words_fit_the_displayed_ones(
-    translator: Translator, source: str, target: str
+    trained: TrainedModel, source: str, target: str
 ) -> None:
-    (found,) = check_segments(translator, [segment(source, target)])
+    (found,) = check_segments(trained, [segment(source, target)])
     assert isinstance(found, CheckedSegment)
     for side, text in ((found.source, source), (found.target, target)):
         assert len(side.words) == len(side.probabilities) > 0
@@ -92,8 +94,8 @@ def test_judged_words_fit_the_displayed_ones(
         assert [(run.start, run.stop) for run in everything] == [(0, len(side.words))]
 
 
-def test_plain_words_are_shown_as_they_are_written(translator: Translator) -> None:
-    (found,) = check_segments(translator, [segment("abcd  xyz g", "Ωω ef")])
+def test_plain_words_are_shown_as_they_are_written(trained: TrainedModel) -> None:
+    (found,) = check_segments(trained, [segment("abcd  xyz g", "Ωω ef")])
     assert isinstance(found, CheckedSegment)
     texts = [[word.text for word in side.words] for side in (found.source, found.target)]
     assert texts == [["abcd", "xyz", "g"], ["Ωω", "ef"]]
@@ -101,7 +103,7 @@ def test_plain_words_are_shown_as_they_are_written(translator: Translator) -> No
 
 
 def test_order_is_kept_and_the_company_does_not_matter(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker, "_SEGMENTS_AT_ONCE", 3)
     stream: list[Segment | Damage] = []
@@ -111,19 +113,19 @@ def test_order_is_kept_and_the_company_does_not_matter(
             stream.append(Damage("f", number, "odd"))
         if number % 4 == 1:
             stream.append(segment("a", "b", number, "fuzzy"))
-    found = list(check_segments(translator, iter(stream)))
+    found = list(check_segments(trained, iter(stream)))
     assert [each.segment if isinstance(each, CheckedSegment) else each for each in found] == stream
     assert sum(isinstance(each, CheckedSegment) for each in found) == 2 * len(TEXTS)
     for each in found:
         if isinstance(each, CheckedSegment):
-            (alone,) = Checker(translator).check([each.segment])
+            (alone,) = Checker([trained], 40).check([each.segment])
             assert isinstance(alone, CheckedSegment)
             assert alone.source.probabilities == pytest.approx(each.source.probabilities, abs=1e-4)
             assert alone.target.any == pytest.approx(each.target.any, abs=1e-4)
 
 
 def test_segments_are_judged_as_they_are_read(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker, "_SEGMENTS_AT_ONCE", 2)
     read: list[int] = []
@@ -133,11 +135,11 @@ def test_segments_are_judged_as_they_are_read(
             read.append(line)
             yield segment("a", "b", line)
 
-    first = next(check_segments(translator, stream()))
+    first = next(check_segments(trained, stream()))
     assert isinstance(first, CheckedSegment) and read == [0, 1]
 
 
-def test_what_is_not_judged_says_why(translator: Translator) -> None:
+def test_what_is_not_judged_says_why(trained: TrainedModel) -> None:
     long = " ".join(["ab"] * 40)
     given = {
         "empty": [("", "a"), ("a", " "), ("\t", "\u3000"), ("a", "\u2581")],
@@ -145,24 +147,24 @@ def test_what_is_not_judged_says_why(translator: Translator) -> None:
     }
     for reason, texts in given.items():
         for pair in texts:
-            (found,) = check_segments(translator, [segment(*pair)])
+            (found,) = check_segments(trained, [segment(*pair)])
             assert found == segment(*pair, unchecked=reason), pair
     known = segment("a", long, unchecked="fuzzy")
     damage = Damage("f", 3, "odd")
-    assert list(check_segments(translator, [known, damage])) == [known, damage]
-    assert list(check_segments(translator, [])) == []
+    assert list(check_segments(trained, [known, damage])) == [known, damage]
+    assert list(check_segments(trained, [])) == []
 
 
-def test_the_longest_segment_is_that_of_the_reader(root: Path, translator: Translator) -> None:
-    assert Checker(translator).reader.longest == 40
-    small = Checker(make(root, CALIBRATION).with_decoding(batch_tokens=1))
+def test_the_longest_segment_is_that_of_the_reader(root: Path, trained: TrainedModel) -> None:
+    assert Checker([trained], 40).reader.longest == 40
+    small = Checker([trained], 1)
     assert small.reader.longest == 31, "as long as those that the model was trained on"
 
 
-def test_what_is_expected_moves_probabilities_one_way(translator: Translator) -> None:
+def test_what_is_expected_moves_probabilities_one_way(trained: TrainedModel) -> None:
     rows = []
     for share in (0.001, 0.01, 0.1, 0.5, 0.99):
-        (found,) = check_segments(translator, [segment(*TEXTS[0])], share)
+        (found,) = check_segments(trained, [segment(*TEXTS[0])], share)
         assert isinstance(found, CheckedSegment)
         sides = found.source, found.target
         rows.append([p for side in sides for p in (*side.probabilities, side.any)])
@@ -172,12 +174,12 @@ def test_what_is_expected_moves_probabilities_one_way(translator: Translator) ->
 
 def test_models_that_cannot_judge_are_refused_with_the_cure(root: Path) -> None:
     with pytest.raises(UntoldError, match=r"the model is not calibrated.*run untold calibrate"):
-        Checker(make(root, None))
+        Checker([make(root, None)], 40)
     with pytest.raises(UntoldError, match="does not separate past and future"):
-        Checker(make(root, None, "none"))
+        Checker([make(root, None, "none")], 40)
 
 
 def test_of_an_ensemble_the_first_calibrated_model_judges(root: Path) -> None:
-    bare, good = make(root, None).models[0], make(root, CALIBRATION).models[0]
-    found = Checker(Translator([bare, good]))
+    bare, good = make(root, None), make(root, CALIBRATION)
+    found = Checker([bare, good], 40)
     assert found.model is good and isinstance(found.reader, PairReader)

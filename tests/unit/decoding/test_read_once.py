@@ -18,7 +18,7 @@ PAIR = ("The child reads a book .", "Das Kind liest .")
 
 
 def check(translator: Translator) -> None:
-    Checker(translator).check([Segment("x.tsv", 1, *PAIR)])
+    Checker(translator.models, 4096).check([Segment("x.tsv", 1, *PAIR)])
 
 
 def explain_given(translator: Translator) -> None:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from untold.corpus.words import Word
-from untold.decoding.word_figures import merge_assignments
+from untold.corpus.words import Word, merge_assignments
 
 
 def word(start: int, stop: int) -> Word:
