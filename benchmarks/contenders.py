@@ -23,7 +23,8 @@ from race import add_race_options
 from untold.config import Config, CorpusConfig, DecodeConfig, TokenizerConfig, parse_config
 from untold.corpus.batching import Batch, PairsInMemory, make_batch, pad_rows, plan_epoch
 from untold.corpus.corpora import read_pairs
-from untold.corpus.tokenizer import SENTENCEPIECE_IDS, Tokenizers, train_tokenizers
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS, Tokenizers
+from untold.corpus.vocabulary import train_tokenizers
 from untold.decoding.beam_search import search
 from untold.decoding.hypotheses import Sentences
 from untold.export.ctranslate2 import ctranslate2_spec

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from huggingface_toys import LINES
 from toys import collate
 from untold.config import TokenizerConfig, parse_config
-from untold.corpus.tokenizer import Tokenizers, train_tokenizers
+from untold.corpus.tokenizer import Tokenizers
+from untold.corpus.vocabulary import train_tokenizers
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel
 

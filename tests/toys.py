@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from untold.config import Config, ModelConfig, TrainConfig, model_config_class, parse_config
 from untold.corpus import batching
 from untold.corpus.batching import Batch, Ids
-from untold.corpus.tokenizer import SENTENCEPIECE_IDS, Tokenizers, train_tokenizers
+from untold.corpus.tokenizer import SENTENCEPIECE_IDS, Tokenizers
+from untold.corpus.vocabulary import train_tokenizers
 from untold.models.build import build_model, build_model_for
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.storage.model_directory import TrainedModel

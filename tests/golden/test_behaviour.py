@@ -14,7 +14,7 @@ import pytest
 from toys import fill, records
 from untold.config import Config, parse_config
 from untold.corpus.text import read_lines
-from untold.corpus.tokenizer import train_tokenizers
+from untold.corpus.vocabulary import train_tokenizers
 from untold.lab.grammars.sampling import write_sample
 from untold.models.build import build_model_for
 from untold.storage.model_directory import TrainedModel, save_model

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toys import BOS, EOS, PAD, UNK
 from untold.config import TokenizerConfig
-from untold.corpus.tokenizer import train_tokenizers
+from untold.corpus.vocabulary import train_tokenizers
 
 LETTERS = "abcxyz .,äß語\u00a0\u200b\u0301\U0001f600<>/s"
 TEXTS = ["abc xyz abc . xyz , äß 語語 abc", "a\u00a0b \u200bz a\u0301 \U0001f600 < > / s", "zz  ab"]

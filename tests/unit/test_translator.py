@@ -9,7 +9,7 @@ import torch
 import untold
 from toys import BOS, EOS
 from untold.config import TokenizerConfig, parse_config
-from untold.corpus.tokenizer import train_tokenizers
+from untold.corpus.vocabulary import train_tokenizers
 from untold.decoding.beam_search import beam_search
 from untold.errors import UntoldError
 from untold.inference.model import PreparedModel

@@ -84,7 +84,7 @@ class HuggingFaceTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each text. No text can yield a control token but UNK."""
-        texts = check_unicode(texts)
+        texts = list(check_unicode(texts))
         if not texts:
             return []
         rows = self._shared.encode(texts, is_target=self._is_target)

@@ -11,13 +11,8 @@ from untold.corpus.batching import TextCodec
 from untold.corpus.corpora import CorpusText, Pair, match_files
 from untold.corpus.filters import Limits
 from untold.corpus.store import Store, prepare
-from untold.corpus.tokenizer import (
-    LONGEST_WORD,
-    Tokenizers,
-    has_long_word,
-    lines_to_learn_from,
-    train_tokenizers,
-)
+from untold.corpus.tokenizer import LONGEST_WORD, Tokenizers
+from untold.corpus.vocabulary import has_long_word, lines_to_learn_from, train_tokenizers
 from untold.errors import UntoldError
 from untold.files import new_directory, verify_directory
 from untold.progress_bar import task

@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 
 from untold.config import TokenizerConfig
-from untold.corpus.tokenizer import LONGEST_WORD, drop_merges, train_tokenizers
+from untold.corpus.tokenizer import LONGEST_WORD, drop_merges
+from untold.corpus.vocabulary import train_tokenizers
 from untold.corpus.words import words, words_between_spaces
 
 KINDS = ("bpe", "unigram", "char", "word")

@@ -10,7 +10,8 @@ import pytest
 
 from toys import BOS, EOS, PAD, UNK
 from untold.config import TokenizerConfig, parse_config
-from untold.corpus.tokenizer import SentencePieceTokenizer, Tokenizers, train_tokenizers
+from untold.corpus.tokenizer import SentencePieceTokenizer, Tokenizers
+from untold.corpus.vocabulary import train_tokenizers
 from untold.errors import UntoldError
 
 KINDS = ("bpe", "unigram", "char", "word")

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.config import TokenizerConfig
-from untold.corpus.tokenizer import Tokenizer, train_tokenizers
+from untold.corpus.tokenizer import Tokenizer
+from untold.corpus.vocabulary import train_tokenizers
 from untold.corpus.words import Word, byte_piece, piece_text, words, words_between_spaces
 
 TEXTS = [
