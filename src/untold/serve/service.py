@@ -89,7 +89,7 @@ class ModelRegistry:
             self._models = {name: self._load(name, path) for name, path in paths.items()}
 
     def _load(self, name: str, path: Path) -> ServedModel:
-        translator = Translator([load_model(path)]).with_decoding(sample=False, nbest=1)
+        translator = Translator([load_model(path)]).with_decoding(temperature=0.0, nbest=1)
         translator.with_decoding(max_length=1, min_length=0).translate(_SAMPLE)  # lays out weights
         examples = () if self.paths else EXAMPLES
         return ServedModel(name, translator.with_progress(self._advance), examples)
