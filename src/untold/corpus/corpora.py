@@ -36,7 +36,7 @@ from untold.registry import Registry
 _BATCH_ROWS = 1000  # rows that are held in memory at a time
 _NESTED_COLUMN = "translation"  # Hugging Face datasets keep {"en": ..., "de": ...} in this column
 _DEFAULT_COLUMNS = ("source", "target")
-_BUILT_IN_SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet", ".lcsts", ".lcsts.gz")
+_BUILT_IN_SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,6 @@ CORPUS_FORMATS: Registry[CorpusFormat] = Registry(
         "tsv": "untold.corpus.corpora:read_tsv",
         "jsonl": "untold.corpus.corpora:read_jsonl",
         "parquet": "untold.corpus.corpora:read_parquet",
-        "lcsts": "untold.lab.paper_data:read_lcsts",
     },
 )
 

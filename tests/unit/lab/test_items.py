@@ -33,7 +33,7 @@ def test_an_item_is_made_and_written(name, workshop, tmp_path):
     evidence = item.make(inner)
     paths = write_evidence(evidence, tmp_path)
     names = {path.name for path in paths}
-    assert {f"{name}.html", f"{name}.md", f"{name}.json"} <= names
+    assert {f"{name}.md", f"{name}.json"} <= names
     assert len([n for n in names if n.endswith(".tex")]) == len(evidence.tables) > 0
     for picture in evidence.pictures:
         assert (tmp_path / f"{picture.name}.png").read_bytes().startswith(b"\x89PNG")
