@@ -28,7 +28,7 @@ import untold.lab.demo, untold.metrics.base
 import untold.metrics.text_metrics, untold.explain.write, matplotlib.figure
 import untold.alignment.aligners, untold.metrics.separation
 import untold.checking.checker, untold.checking.run, untold.checking.clean
-import untold.checking.synthetic_errors, untold.lab.human_evaluation
+import untold.checking.synthetic_errors, untold.lab.ratings
 import untold.training.adoption, untold.huggingface.folder, transformers
 transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer, transformers.MarianMTModel
 for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,14 +1,8 @@
-"""`untold reproduce` makes the tables and figures of the paper.
-
-`untold sample` writes a corpus from a grammar.
-
-`untold sheet` lets people rate translations, and counts their ratings.
-"""
+"""The doors to the laboratory: `untold reproduce`, `untold sample` and `untold sheet`."""
 
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +20,7 @@ from untold.commands.options import (
 )
 from untold.errors import UntoldError, shorten
 from untold.interruption import say_if_stopped
-from untold.progress_bar import task, track
+from untold.progress_bar import task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +30,26 @@ if TYPE_CHECKING:
     from untold.lab.runner import Plan, Workshop
 
 
-_Links = Annotated[
+Links = Annotated[
     list[str] | None,
     typer.Option(help="A further test of separation: NAME=SOURCE,REFERENCE,ALIGNMENTS."),
+]
+Seeds = Annotated[int | None, number_option(1, 100, "Trainings of each system [the scale's].")]
+Sentences = Annotated[
+    str | None, typer.Option(help="Draw these lines of the first test set, such as 3,17.")
+]
+Seed = Annotated[int, number_option(0, LARGEST_SEED, "The same seed gives the same corpus.")]
+Noise = Annotated[
+    float, number_option(0.0, 0.99, "Share of training references that lose a clause.")
+]
+Systems = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=FILE", help="Its translations by a system; may be given again."),
+]
+Number = Annotated[int, number_option(1, 100_000, "Sentences of the sheet, drawn at random.")]
+Aggregate = Annotated[
+    Path | None,
+    typer.Option(metavar="KEY", help="Count ratings instead, with the key.json of their sheet."),
 ]
 
 
@@ -47,16 +58,12 @@ def reproduce(
     data: Annotated[str, typer.Option(help="The corpus.")] = "grammar-en-de",
     root: Annotated[Path | None, typer.Option(help="The folder of a real corpus.")] = None,
     scale: Annotated[str, typer.Option(help="smoke, small or paper.")] = "smoke",
-    seeds: Annotated[
-        int | None, number_option(1, 100, "Trainings of each system [the scale's].")
-    ] = None,
+    seeds: Seeds = None,
     systems: Annotated[
         str | None, typer.Option(help="Only these of its systems, such as gdr,both.")
     ] = None,
-    sentences: Annotated[
-        str | None, typer.Option(help="Draw these lines of the first test set, such as 3,17.")
-    ] = None,
-    links: _Links = None,
+    sentences: Sentences = None,
+    links: Links = None,
     out: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
     settings: Settings = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be trained.")] = False,
@@ -184,12 +191,6 @@ def _list() -> None:
         print(f"  {each.name:{width}}  {each.meaning}")
 
 
-Seed = Annotated[int, number_option(0, LARGEST_SEED, "The same seed gives the same corpus.")]
-Noise = Annotated[
-    float, number_option(0.0, 0.99, "Share of training references that lose a clause.")
-]
-
-
 def sample(
     grammar: Annotated[str, typer.Argument(help="en-de, zh-en, or a .grammar file.")],
     out: Annotated[Path, typer.Option(help="The directory to write to.")],
@@ -225,21 +226,6 @@ def _account(out: Path, before: dict[str, tuple[int, int] | None]) -> str:
     return f"{done} was written to {out}; run the same command again"
 
 
-if TYPE_CHECKING:
-    from untold.lab.human_evaluation import RaterFile
-
-
-Systems = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=FILE", help="Its translations by a system; may be given again."),
-]
-Number = Annotated[int, number_option(1, 100_000, "Sentences of the sheet, drawn at random.")]
-Aggregate = Annotated[
-    Path | None,
-    typer.Option(metavar="KEY", help="Count ratings instead, with the key.json of their sheet."),
-]
-
-
 def sheet(
     files: Annotated[
         list[Path] | None, typer.Argument(help="With --aggregate: sheets filled in, one a rater.")
@@ -260,6 +246,8 @@ def sheet(
     OUT/raters has the sheet, a table that raters fill in with a spreadsheet program. OUT/key.json
     says which system is which: keep it from the raters.
     """
+    from untold.lab.sheets import draw_sheet, read_sheet_texts, write_sheet
+
     if aggregate is not None:
         _aggregate(aggregate, files or [], seed, as_json)
         return
@@ -268,58 +256,29 @@ def sheet(
             "sheet needs --source, --system and --out to write a sheet, or --aggregate and the "
             "sheets that were filled in: see untold sheet --help"
         )
-    _export(source, _read_systems(system), reference, (number, seed), out)
-
-
-def _export(
-    source: Path,
-    systems: dict[str, Path],
-    reference: Path | None,
-    drawn: tuple[int, int],
-    out: Path,
-) -> None:
-    from untold.files import new_directory
-    from untold.lab.human_evaluation import (
-        draw_sheet,
-        key_json,
-        read_sheet_texts,
-        sheet_csv,
-    )
-
     say_outputs_if_stopped(out)
     with task("reading the translations"):
-        texts = read_sheet_texts(source, systems, reference)
-    drawn_sheet = draw_sheet(texts, *drawn)
-    with task(f"writing {out}"), new_directory(out) as folder:
-        (folder / "raters").mkdir()
-        (folder / "raters" / "sheet.csv").write_bytes(sheet_csv(drawn_sheet))
-        (folder / "key.json").write_bytes(key_json(drawn_sheet))
+        texts = read_sheet_texts(source, _read_systems(system), reference)
+    drawn = draw_sheet(texts, number, seed)
+    with task(f"writing {out}"):
+        write_sheet(drawn, out)
     print(
-        f"{out / 'raters'}: sheet {drawn_sheet.name}, {drawn[0]:,} sources by {len(systems)} "
-        f"systems: give raters sheet.csv, and keep {out / 'key.json'}"
+        f"{out / 'raters'}: sheet {drawn.name}, {number:,} sources by {len(system)} systems: give "
+        f"raters sheet.csv, and keep {out / 'key.json'}"
     )
 
 
 def _aggregate(key_file: Path, files: list[Path], seed: int, as_json: bool) -> None:
-    from untold.lab.human_evaluation import (
-        aggregate_ratings,
-        print_results,
-        read_key,
-        read_rater_file,
-        results_record,
-    )
+    from untold.lab.ratings import aggregate_ratings, print_results, results_record
+    from untold.lab.sheets import read_key, read_raters
     from untold.lab.statistics import SignPatterns
 
     say_outputs_if_stopped()
     if not files:
         raise UntoldError("--aggregate needs sheets that were filled in: name a file of each rater")
-    _refuse_repeated(files)
     key = read_key(key_file)
-    raters = [
-        read_rater_file(path, key) for path in track(files, "reading the ratings", len(files))
-    ]
-    for line in _doubts(files, raters):
-        print_notice(line)
+    with task("reading the ratings"):
+        raters = read_raters(files, key, print_notice)
     with task("comparing systems"):
         results = aggregate_ratings(key, raters, SignPatterns(seed=seed))
     if as_json:
@@ -328,42 +287,13 @@ def _aggregate(key_file: Path, files: list[Path], seed: int, as_json: bool) -> N
         print_results(results)
 
 
-def _doubts(files: list[Path], raters: "list[RaterFile]") -> Iterator[str]:
-    """Words what is suspicious about files, but no mistake for sure."""
-    known: dict[frozenset[object], Path] = {}
-    for path, rater in zip(files, raters, strict=True):
-        if rater.shifted:
-            yield (
-                f"{path}: {len(rater.shifted)} rows have another translation than the sheet, the "
-                f"first on line {rater.shifted[0]}: was a column sorted by itself, or edited?"
-            )
-        same = known.setdefault(frozenset(rater.ratings.items()), path)
-        if same != path:
-            yield f"{path}: has the very ratings of {same}: is it a copy?"
-
-
-def _refuse_repeated(files: list[Path]) -> None:
-    """Refuses a file that was named twice: its rater would count double, and agree too well."""
-    known: set[tuple[int, int]] = set()
-    for path in files:
-        found = identify_file(path)
-        if found in known:
-            raise UntoldError(f"{path}: is named twice: name one file of each rater")
-        if found is not None:  # whoever reads a missing one will say so
-            known.add(found)
-
-
 def _read_systems(given: list[str]) -> dict[str, Path]:
-    from untold.lab.human_evaluation import MOST_SYSTEMS
-
     systems: dict[str, Path] = {}
     for text in given:
-        name, sign, path = text.partition("=")
-        if not sign or not name.strip() or not path:
+        name, _, path = text.partition("=")
+        if not name.strip() or not path:
             raise UntoldError(f"--system {shorten(text)}: write it as NAME=FILE")
         if name in systems:
             raise UntoldError(f"--system {shorten(text)}: there is another {shorten(name)}: rename")
         systems[name] = Path(path)
-    if len(systems) > MOST_SYSTEMS:
-        raise UntoldError(f"{len(systems)} systems: a sheet has at most {MOST_SYSTEMS}: name fewer")
     return systems

@@ -26,10 +26,10 @@ from untold.corpus.alignments import Alignment, read_alignments
 from untold.decoding.scoring import ForwardPass, encode_pairs, forward_passes
 from untold.errors import UntoldError
 from untold.lab.corpora import TestFiles
-from untold.lab.human_evaluation import SheetTexts, draw_sheet, key_json, sheet_csv
 from untold.lab.items import Evidence, EvidenceItem, EvidenceTable, SystemsItem, number, over_seeds
 from untold.lab.runner import Job, Workshop
 from untold.lab.scores import compare_systems, score_figures, score_notes, score_table
+from untold.lab.sheets import SheetTexts, draw_sheet, key_json, sheet_csv
 from untold.lab.speed import Speed, race_runs
 from untold.lab.systems import System
 from untold.metrics.cdr import align_texts, cdr_of_links

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from untold.lab.human_evaluation import RaterFile, Rating, measure_agreement, ordinal_alpha
+from untold.lab.ratings import measure_agreement, ordinal_alpha
+from untold.lab.sheets import RaterFile, Rating
 
 # Four observers and twelve units, from Krippendorff, "Computing Krippendorff's Alpha-Reliability".
 OBSERVERS = """

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from untold.errors import UntoldError
-from untold.lab.human_evaluation import (
+from untold.lab.sheets import (
     GUARD,
     Rating,
     SheetTexts,

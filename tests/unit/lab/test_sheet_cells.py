@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from untold.lab.human_evaluation import (
+from untold.lab.sheets import (
     COLUMNS,
     GUARD,
     SheetTexts,

@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from untold.errors import UntoldError
-from untold.lab.human_evaluation import (
-    KeyRow,
-    SheetTexts,
-    draw_sheet,
-    key_json,
-    read_key,
-    read_sheet_texts,
-)
+from untold.lab.sheets import KeyRow, SheetTexts, draw_sheet, key_json, read_key, read_sheet_texts
 
 
 def texts(count, systems=("gdr", "plain", "rnmt"), reference=False):

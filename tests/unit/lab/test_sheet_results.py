@@ -3,7 +3,8 @@
 import pytest
 
 from untold.errors import UntoldError
-from untold.lab.human_evaluation import KeyRow, RaterFile, Rating, SheetKey, aggregate_ratings
+from untold.lab.ratings import aggregate_ratings
+from untold.lab.sheets import KeyRow, RaterFile, Rating, SheetKey
 from untold.lab.statistics import SignPatterns, mean_interval, sign_flip_test
 
 

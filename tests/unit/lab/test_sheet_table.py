@@ -5,15 +5,8 @@ import json
 
 import pytest
 
-from untold.lab.human_evaluation import (
-    KeyRow,
-    RaterFile,
-    Rating,
-    SheetKey,
-    aggregate_ratings,
-    print_results,
-    results_record,
-)
+from untold.lab.ratings import aggregate_ratings, print_results, results_record
+from untold.lab.sheets import KeyRow, RaterFile, Rating, SheetKey
 from untold.lab.statistics import SignPatterns
 from untold.terminal import SafeConsole
 
