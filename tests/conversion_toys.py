@@ -1,8 +1,10 @@
-"""Small models of untold with sentencepiece vocabularies, for tests of import and export."""
+"""Small models of untold with sentencepiece vocabularies, for tests of exports."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -23,6 +25,14 @@ TARGETS = [
     "Katze",
     "das alte Buch , und die Katze .",
 ]
+
+
+def one_fast(forms: Iterable[str]) -> list[Any]:
+    """Marks all forms but the first as slow."""
+    first, *others = forms
+    return [first, *(pytest.param(form, marks=pytest.mark.slow) for form in others)]
+
+
 DECODE = {"length_penalty": 0.0, "max_length": 60, "max_ratio": 50.0}
 SHAPE = {"d_model": 32, "d_ffn": 48, "heads": 4, "encoder_layers": 2, "decoder_layers": 3}
 SHAPE |= {"dropout": 0.0}
@@ -35,7 +45,9 @@ def vocabularies(kind: str = "bpe", *, joint: bool = True, bytes_too: bool = Fal
     return train_tokenizers(config, LINES[:3], LINES[1:])
 
 
-def toy_trained(tokenizers: Tokenizers | None = None, **model: Any) -> TrainedModel:
+def toy_trained(
+    tokenizers: Tokenizers | None = None, *, updates: int = 80, **model: Any
+) -> TrainedModel:
     """A model that has learnt a few pairs by heart, so that every search finds the same."""
     tokenizers = tokenizers or vocabularies()
     shape = {"backbone": "transformer", **SHAPE, "output_bias": True, **model}
@@ -48,7 +60,7 @@ def toy_trained(tokenizers: Tokenizers | None = None, **model: Any) -> TrainedMo
     ]
     batch = collate(list(zip(*sides, strict=True)), range(len(TEXTS)))
     optimizer = torch.optim.Adam(made.parameters(), lr=5e-3)
-    for _ in range(80):
+    for _ in range(updates):
         optimizer.zero_grad()
         outputs = made(batch.source, batch.source_mask, batch.prefix)
         logits = made.logits(outputs.holistic[batch.target_mask])

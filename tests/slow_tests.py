@@ -25,8 +25,6 @@ SLOW = {
 # The cases of these that stay fast, by what their ids hold.
 FAST_CASES = {
     "golden/test_behaviour.py::test_losses_and": r"\[(transformer|transformer-gdr|rnmt)\]",
-    "export/test_onnx_export.py::test_steps_are_those": r"\[paper-",
-    "export/test_ctranslate2_export.py": r"plain|refuse|wrong",
     "test_items.py::test_an_item_is_made": r"\[(figure4|table3|separation)\]",
 }
 # Of the families of Hugging Face models Marian and T5 are always tried, and all of them by these.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from untold.commands.adopt import adopt
+from untold.commands.adopt import adopt, import_model
 from untold.commands.align import align
 from untold.commands.calibrate import calibrate
 from untold.commands.check import check
@@ -21,7 +21,6 @@ from untold.commands.demo import demo
 from untold.commands.evaluate import compare, evaluate
 from untold.commands.explain import explain
 from untold.commands.export import export
-from untold.commands.import_model import import_model
 from untold.commands.models import average, info, score
 from untold.commands.options import refuse_idle_options
 from untold.commands.reproduce import reproduce, sample, sheet
@@ -96,14 +95,14 @@ for _command in (
     config,
 ):
     app.command(cls=_Command)(_with_decoded_texts(_command))
-# What earlier versions had: it takes whatever it is given, and says what to write instead.
-app.command(
-    cls=_Command,
-    hidden=True,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(compare)
-# A keyword of Python names no function.
-app.command("import", cls=_Command)(_with_decoded_texts(import_model))
+# What earlier versions had: they take whatever they are given, and say what to write instead.
+for _name, _command in (("compare", compare), ("import", import_model)):
+    app.command(
+        _name,
+        cls=_Command,
+        hidden=True,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(_command)
 
 
 @app.callback()

@@ -1,6 +1,6 @@
-"""docs/huggingface.md and docs/export.md, followed from top to bottom on small models.
+"""docs/huggingface.md, followed from top to bottom on small models.
 
-Names of files and models are those of the pages: even models of the hub are folders here. Numbers
+Names of files and models are those of the page: even models of the hub are folders here. Numbers
 that cost time are smaller.
 """
 
@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from conversion_toys import toy_trained
 from fuzz.in_process import run_in_process
 from huggingface_toys import save_folder
 from untold.huggingface.optional import quiet
+from untold.storage.model_directory import save_model
 
 ROOT = Path(__file__).parents[2]
 SHORT = ("--set", "decode.max_length=6")
@@ -119,44 +121,32 @@ def follow(page, folder):
     return "".join(printed)
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """The files that a reader of the pages has: parallel text, and a model of his own."""
-    folder = tmp_path_factory.mktemp("pages")
-    run(["untold", "sample", "en-de", "--out", "text"], b"", folder)
-    (folder / "multi30k").mkdir()
-    for path in (folder / "text").iterdir():
-        shutil.copy(path, folder)
-        name = path.name.replace("dev", "val").replace("test", "test_2016")
-        shutil.copy(path, folder / "multi30k" / name)
-    (folder / "FILE").write_text("The child reads a book .\nA cat .\n")
-    train = ["python", "examples/train_marian.py", "--source", "train.en", "--target", "train.de"]
-    run([*train, "--out", "PATH"], b"", folder)
-    return folder
-
-
 @pytest.fixture
-def folder(files, tmp_path):
-    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
+def folder(tmp_path):
+    """The files that a reader of the page has: parallel text, and models of his own."""
+    run(["untold", "sample", "en-de", "--out", "text"], b"", tmp_path)
+    (tmp_path / "multi30k").mkdir()
+    for path in (tmp_path / "text").iterdir():
+        shutil.copy(path, tmp_path)
+        name = path.name.replace("dev", "val").replace("test", "test_2016")
+        shutil.copy(path, tmp_path / "multi30k" / name)
+    (tmp_path / "FILE").write_text("The child reads a book .\nA cat .\n")
+    train = ["python", "examples/train_marian.py", "--source", "train.en", "--target", "train.de"]
+    run([*train, "--out", "PATH"], b"", tmp_path)
+    save_folder("nllb", tmp_path / "facebook" / "nllb-200-distilled-600M")
+    save_folder("t5", tmp_path / "t5-small")
+    save_model(tmp_path / "MODEL", toy_trained())
     return tmp_path
 
 
 @pytest.mark.filterwarnings("ignore:.*pin_memory")
 @pytest.mark.filterwarnings("ignore:Recommended")
 def test_the_page_of_hugging_face_models_can_be_followed(folder):
-    save_folder("nllb", folder / "facebook" / "nllb-200-distilled-600M")
-    save_folder("t5", folder / "t5-small")
     printed = follow("huggingface.md", folder)
     assert "translations unchanged: 30 of 30 compared" in printed
     assert (folder / "links.txt").read_text().count("\n") == 2
     for name in ("adopted", "finetuned", "native", "run"):
         assert run_in_process(["info", name], folder).code == 0
-
-
-@pytest.mark.filterwarnings("ignore:Recommended")
-def test_the_page_of_exports_can_be_followed(folder):
-    run(["untold", "import", "hf:PATH", "--out", "MODEL"], b"", folder)
-    printed = follow("export.md", folder)
     same = re.search(r"translations that are the same: (\d+) of (\d+)", printed)
     assert same[1] == same[2] == "200"
     assert all(float(each) < 1e-4 for each in re.findall(r": (\S+) at most between", printed))

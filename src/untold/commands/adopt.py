@@ -30,3 +30,11 @@ def adopt(
         raise UntoldError(f"{model}: is no Hugging Face model: write it as hf:{model}")
     say_if_stopped(f"what is finished stays in {out}; run the same command again to go on")
     run_adoption(model, (source, target), out, steps, settings or [])
+
+
+def import_model() -> None:
+    """Say what took the place of this command."""
+    raise UntoldError(
+        "untold import is gone: every command takes a Hugging Face model as hf:PATH, and "
+        "untold adopt puts past and future on top of it"
+    )

@@ -112,13 +112,8 @@ _READ = ("qkv", "query", "key_value", "inner")
 _WRITE = ("out", "outer")
 
 
-def pairs_from_halves(width: int) -> Int[Tensor, " d"]:
-    """Returns where each of our numbers is found in states that hold all sines first."""
-    return torch.arange(width).view(2, -1).T.flatten()
-
-
 def halves_from_pairs(width: int) -> Int[Tensor, " d"]:
-    """Inverts `pairs_from_halves`."""
+    """Returns where states that hold all sines first find their numbers among ours."""
     return torch.arange(width).view(-1, 2).T.flatten()
 
 

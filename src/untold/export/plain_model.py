@@ -63,10 +63,8 @@ def check_exportable(trained: TrainedModel, where: str) -> None:
     """Refuses models that are no Transformers of untold, or copy words."""
     kind = trained.config.model.backbone
     if type(trained.model.backbone) is not Transformer:
-        cure = f"make it untold's own with untold import {where}" if kind == "huggingface" else ""
         raise UntoldError(
-            f"{where}: its backbone is {kind}, and only a transformer can be exported: "
-            f"{cure or 'train one'}"
+            f"{where}: its backbone is {kind}, and only a transformer can be exported: train one"
         )
     if trained.model.copy_layer is not None:
         raise UntoldError(

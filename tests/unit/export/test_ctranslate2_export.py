@@ -6,7 +6,7 @@ import ctranslate2
 import pytest
 import sentencepiece
 
-from conversion_toys import TEXTS, toy_trained, vocabularies
+from conversion_toys import TEXTS, one_fast, toy_trained, vocabularies
 from untold import load
 from untold.errors import UntoldError
 from untold.export.ctranslate2 import write_ctranslate2_model
@@ -24,7 +24,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", one_fast(FORMS))
 def test_ctranslate2_gives_our_translations_and_scores(tmp_path, form):
     vocabulary, shape = FORMS[form]
     trained = toy_trained(vocabularies(**vocabulary), **shape)

@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from conversion_toys import TEXTS, toy_trained, vocabularies
+from conversion_toys import TEXTS, one_fast, toy_trained, vocabularies
 from toys import BOS, UNK, separator, toy_model
 from untold import load
 from untold.errors import UntoldError
-from untold.export.huggingface import write_huggingface_folder
-from untold.export.huggingface_import import import_folder
+from untold.export.huggingface import halves_from_pairs, write_huggingface_folder
 from untold.export.plain_model import plain_model
 from untold.huggingface.optional import import_transformers, quiet
 from untold.storage.model_directory import TrainedModel, save_model
@@ -34,7 +33,7 @@ def export(trained: TrainedModel, folder):
         return model, transformers.AutoTokenizer.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", one_fast(FORMS))
 def test_transformers_alone_gives_our_logits_and_translations(tmp_path, form):
     vocabulary, shape = FORMS[form]
     trained = toy_trained(vocabularies(**vocabulary), **shape)
@@ -65,7 +64,9 @@ def test_transformers_alone_gives_our_logits_and_translations(tmp_path, form):
     assert len(set(texts)) > 2  # the comparison has something to compare
 
 
-@pytest.mark.parametrize("form", ["norms before", "two vocabularies", "unigram with bytes"])
+@pytest.mark.parametrize(
+    "form", one_fast(["two vocabularies", "norms before", "unigram with bytes"])
+)
 def test_its_tokenizer_cuts_as_ours_does(tmp_path, form):
     vocabulary, shape = FORMS[form]
     trained = toy_trained(vocabularies(**vocabulary), **shape)
@@ -79,25 +80,12 @@ def test_its_tokenizer_cuts_as_ours_does(tmp_path, form):
             assert tokenizer.decode(ids) == trained.tokenizers.target.decode(ids).strip()
 
 
-@pytest.mark.parametrize("shape", [{}, {"norm": "post", "activation": "gelu"}], ids=str)
-def test_what_was_exported_can_be_imported_again(tmp_path, shape):
-    trained = toy_trained(**shape)
-    export(trained, tmp_path / "hf")
-    again = import_folder(str(tmp_path / "hf")).trained
-    assert again.config.model.norm == trained.config.model.norm
-    save_model(tmp_path / "again", again)
-    save_model(tmp_path / "own", trained)
-    first, second = load(tmp_path / "own"), load(tmp_path / "again")
-    decode = {"beam": 3, "length_penalty": 0.0}
-    for text in TEXTS:
-        expected = first.with_decoding(**decode).translate(text)
-        found = second.with_decoding(**decode).translate(text)
-        assert found.text == expected.text
-        assert found.score == pytest.approx(expected.score, abs=1e-4)
+def test_sines_come_before_all_cosines():
+    assert halves_from_pairs(6).tolist() == [0, 2, 4, 1, 3, 5]
 
 
 def test_past_and_future_that_translations_read_are_left_out_only_if_asked(tmp_path):
-    trained = toy_trained(separator=separator("gdr-said"))
+    trained = toy_trained(updates=1, separator=separator("gdr-said"))
     assert not trained.model.past_future.fusion.is_silent
     with pytest.raises(UntoldError, match="--drop-past-future to get the plain decoder"):
         plain_model(trained, "toy", drop_past_future=False)
@@ -120,11 +108,11 @@ def test_past_and_future_that_nothing_reads_change_nothing(tmp_path):
 
 def test_a_model_that_copies_is_refused():
     with pytest.raises(UntoldError, match=r"copies words of its source.*model.copying = false"):
-        plain_model(toy_trained(copying=True), "toy", drop_past_future=True)
+        plain_model(toy_trained(updates=0, copying=True), "toy", drop_past_future=True)
 
 
 def test_another_backbone_is_refused():
-    own = toy_trained()
+    own = toy_trained(updates=0)
     other = TrainedModel(toy_model(backbone="rnmt"), own.config, own.tokenizers)
     with pytest.raises(UntoldError, match="only a transformer can be exported"):
         plain_model(other, "toy", drop_past_future=True)
