@@ -23,8 +23,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 test: $(DEV_INSTALLED)  ## before a push: what is not marked slow (5 minutes on 2 cores)
 	$(PYTEST) -m "not slow"
 
-test-all: $(DEV_INSTALLED) browser  ## adds what is slow, with shapes checked and more examples (20 minutes)
-	UNTOLD_TYPECHECK=1 HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow or hypothesis"
+test-all: $(DEV_INSTALLED) browser  ## all tests, with shapes checked and more examples (20 minutes)
+	UNTOLD_TYPECHECK=1 HYPOTHESIS_PROFILE=full $(PYTEST)
 
 check: $(DEV_INSTALLED) check-web  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .

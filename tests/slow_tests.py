@@ -19,7 +19,6 @@ SLOW = {
     "e2e/test_signals.py",
     "e2e/test_terminal.py",
     "e2e/test_training.py",
-    "unit/training/parallel/",
     "unit/huggingface/test_shared_runs.py",
 }
 # The cases of these that stay fast, by what their ids hold.

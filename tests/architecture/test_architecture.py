@@ -10,6 +10,7 @@ import pytest
 
 from architecture.package_shape import (
     MODULES,
+    ROOT,
     SOURCES,
     function_lines,
     functions,
@@ -20,6 +21,7 @@ from architecture.package_shape import (
     text,
     tree,
 )
+from slow_tests import FAST_CASES, SLOW
 
 LONGEST_FILE, LONGEST_FUNCTION, LARGEST_PACKAGE, SMALL_MODULE = 500, 45, 20, 60
 # What is still above a limit, and by how much; entries may only go or become smaller.
@@ -150,6 +152,17 @@ def test_help_is_instant_because_torch_stays_out():
     code = "import sys, untold.cli, untold; print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+def test_what_is_listed_as_slow_exists():
+    places = [part.partition("::") for part in (*SLOW, *FAST_CASES)]
+    files = {p.relative_to(ROOT / "tests").as_posix(): p for p in (ROOT / "tests").rglob("*.py")}
+    gone = [
+        f"{file}::{test}"
+        for file, _, test in places
+        if not any(file in name and f"def {test}" in text(path) for name, path in files.items())
+    ]
+    assert not gone, f"tests/slow_tests.py lists {gone}"
 
 
 def test_the_public_face_is_small_and_complete():
