@@ -1,35 +1,20 @@
 """Word alignment behind one small interface: train on a corpus, then align any pair.
 
 A trained aligner never changes, so that references and translations are linked by the same model.
-Words that it has not seen are linked by their position. The models are thot's, which is an optional
-dependency (the extra `align`).
+Words that it has not seen are linked by their position. The models are thot's, in both directions;
+thot is an optional dependency (the extra `align`), and no other module imports it.
 
-Thot's alignment models in both directions. No other module imports thot.
-
-Splits text into the words that alignments link, in one of four ways.
+Text is split into the words that alignments link in one of four ways:
 
 blank      splits at blanks, for text that is tokenised
 word       also separates punctuation, for plain text
 character  also separates every character of scripts that are written without blanks
 jieba      splits Chinese into words by rjieba (the extra `zh`)
-
-Trains an aligner in a process of its own, so that a signal can stop it at any time.
-
-An iteration of thot takes seconds or minutes, and all the while no other line of Python runs in its
-process: neither the handler of a signal nor a progress bar.
 """
 
-import ctypes
 import importlib
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -41,11 +26,12 @@ from untold.config import AlignerConfig, Splitting, check_section_json
 from untold.corpus.alignments import Alignment
 from untold.corpus.words import UNSPACED
 from untold.errors import UntoldError
-from untold.files import new_directory, remove_litter, verify_directory
+from untold.files import new_directory, verify_directory
 
 Words = Sequence[str]
 Links = frozenset[tuple[int, int]]
 
+_CONFIG = "aligner.json"
 # Each model is initialised from the one before it.
 _STAGES = {
     "eflomal": ("EflomalAlignmentModel",),
@@ -57,6 +43,168 @@ _STAGES = {
 }
 _FILES = ("forward", "backward")
 _PAIRS_AT_ONCE = 500  # that thot aligns before Python can do anything else, such as heed a signal
+_WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
+_CHARACTER = re.compile(rf"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern})\w)+|[^\w\s]")
+_LONGEST = 6  # mean characters per word; segmented Chinese has about 2, Thai 4
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A trained model of both directions. Callers leave out pairs with an empty side."""
+
+    def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[frozenset[tuple[int, int]]]:
+        """Returns the links (i, j) of each pair."""
+        ...
+
+    def translates(self, source: str, target: str) -> float:
+        """Returns the larger one of p(target | source) and p(source | target)."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Writes the model into an existing directory."""
+        ...
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """A frozen aligner: the links of a pair depend on this pair alone."""
+
+    config: AlignerConfig
+    backend: Backend
+
+    @classmethod
+    def train(
+        cls,
+        pairs: Sequence[tuple[Words, Words]],
+        config: AlignerConfig,
+        report: Callable[[int, int], object] | None = None,
+    ) -> "Aligner":
+        """Trains on pairs of word lists and skips those with an empty side.
+
+        `report` is called with the number of iterations that are done and of all.
+        """
+        _refuse_blanks(pairs)
+        whole = [pair for pair in pairs if all(pair)]
+        if not whole:
+            raise UntoldError(
+                f"no words to learn alignment from in {len(pairs)} pairs: give two files with text"
+            )
+        return cls(config, train_thot(config, whole, report))
+
+    def align(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
+        """Links the words of each pair. All links are sure; an empty side has none."""
+        _refuse_blanks(pairs)
+        found = iter(self.backend.links([pair for pair in pairs if all(pair)]))
+        links = (next(found) if all(pair) else frozenset() for pair in pairs)
+        return [Alignment(each, each) for each in links]
+
+    def align_translations(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
+        """Links only words that are equal or known as translations of one another.
+
+        The other links join words that are left over; any text of the right length has them.
+        """
+        found = []
+        for (source, target), alignment in zip(pairs, self.align(pairs), strict=True):
+            kept = frozenset(
+                (i, j) for i, j in alignment.sure if self._is_translation(source[i], target[j])
+            )
+            found.append(Alignment(kept, kept))
+        return found
+
+    def split(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Words, Words]]:
+        """Splits pairs of texts into words as the configuration says."""
+        return split_pairs(self.config, sources, targets)
+
+    def save(self, path: Path) -> None:
+        """Writes a directory that `load_aligner` reads. It appears whole or not at all."""
+        with new_directory(path) as folder:
+            (folder / _CONFIG).write_text(self.config.model_dump_json(), encoding="utf-8")
+            self.backend.save(folder)
+
+    def _is_translation(self, source: str, target: str) -> bool:
+        same = source.lower() == target.lower()
+        return same or self.backend.translates(source, target) >= self.config.evidence
+
+
+def split_pairs(
+    config: AlignerConfig, sources: Sequence[str], targets: Sequence[str]
+) -> list[tuple[Words, Words]]:
+    """Splits parallel lines into words as a configuration says."""
+    of_source, of_target = splitter(config.source_words), splitter(config.target_words)
+    return [(of_source(s), of_target(t)) for s, t in zip(sources, targets, strict=True)]
+
+
+def train_aligner(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    config: AlignerConfig,
+    report: Callable[[int, int], object] | None = None,
+) -> Aligner:
+    """Splits parallel lines into words and trains an aligner on them; see `Aligner.train`."""
+    refuse_unsegmented(sources, config.source_words, "source")
+    refuse_unsegmented(targets, config.target_words, "target")
+    return Aligner.train(split_pairs(config, sources, targets), config, report)
+
+
+def load_aligner(path: Path) -> Aligner:
+    """Loads an aligner from the directory that `Aligner.save` wrote."""
+    if not (path / _CONFIG).is_file():
+        raise UntoldError(f"{path}: no aligner there: make one with untold align --save {path}")
+    verify_directory(path)
+    file = path / _CONFIG
+    config = check_section_json(AlignerConfig, file.read_bytes(), str(file))
+    return Aligner(config, load_thot(config, path))
+
+
+def _refuse_blanks(pairs: Sequence[tuple[Words, Words]]) -> None:
+    for pair in pairs:
+        for words in pair:
+            if " ".join(words).split() != list(words):
+                raise UntoldError(
+                    f"{list(words)[:20]} holds an empty word or one with a blank in it: split it"
+                )
+
+
+def splitter(splitting: Splitting) -> Callable[[str], list[str]]:
+    """Returns a function that splits a text; no word is empty or contains a blank."""
+    ways: dict[Splitting, Callable[[], Callable[[str], list[str]]]] = {
+        "blank": lambda: str.split,
+        "word": lambda: _WORD.findall,
+        "character": lambda: _CHARACTER.findall,
+        "jieba": _jieba,
+    }
+    return ways[splitting]()
+
+
+def refuse_unsegmented(texts: Sequence[str], splitting: Splitting, side: str) -> None:
+    """Refuses text without blanks, such as Chinese, which would be one long word a sentence."""
+    if splitting not in ("blank", "word"):
+        return
+    if looks_unsegmented(texts):
+        raise UntoldError(
+            f"the {side} side has {_mean_length(texts):.0f} characters to a word, as if written "
+            f"without blanks: choose jieba or character as its words, not {splitting}"
+        )
+
+
+def looks_unsegmented(texts: Sequence[str]) -> bool:
+    """Tells if words of scripts such as Chinese are too long to be words."""
+    return _mean_length(texts) > _LONGEST
+
+
+def _mean_length(texts: Sequence[str]) -> float:
+    """Returns the mean length of the words that have characters of a script without blanks."""
+    characters = sum(len(UNSPACED.findall(text)) for text in texts)
+    words = sum(1 for text in texts for word in text.split() if UNSPACED.search(word))
+    return characters / words if words else 0.0
+
+
+def _jieba() -> Callable[[str], list[str]]:
+    try:
+        rjieba = importlib.import_module("rjieba")
+    except ImportError:
+        raise UntoldError("words by jieba need rjieba: pip install 'untold[zh]'") from None
+    return lambda text: [word for part in text.split() for word in rjieba.cut(part)]
 
 
 class ThotModels:
@@ -179,266 +327,3 @@ def import_thot() -> ModuleType:
         return importlib.import_module("thot.alignment")
     except ImportError:
         raise UntoldError("word alignment needs sil-thot: pip install 'untold[align]'") from None
-
-
-_WORD = re.compile(r"\w+(?:[-'’.,]\w+)*|[^\w\s]")
-_CHARACTER = re.compile(rf"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern})\w)+|[^\w\s]")
-_LONGEST = 6  # mean characters per word; segmented Chinese has about 2, Thai 4
-
-
-def splitter(splitting: Splitting) -> Callable[[str], list[str]]:
-    """Returns a function that splits a text; no word is empty or contains a blank."""
-    ways: dict[Splitting, Callable[[], Callable[[str], list[str]]]] = {
-        "blank": lambda: str.split,
-        "word": lambda: _WORD.findall,
-        "character": lambda: _CHARACTER.findall,
-        "jieba": _jieba,
-    }
-    return ways[splitting]()
-
-
-def refuse_unsegmented(texts: Sequence[str], splitting: Splitting, side: str) -> None:
-    """Refuses text without blanks, such as Chinese, which would be one long word a sentence."""
-    if splitting not in ("blank", "word"):
-        return
-    if looks_unsegmented(texts):
-        raise UntoldError(
-            f"the {side} side has {_mean_length(texts):.0f} characters to a word, as if written "
-            f"without blanks: choose jieba or character as its words, not {splitting}"
-        )
-
-
-def looks_unsegmented(texts: Sequence[str]) -> bool:
-    """Tells if words of scripts such as Chinese are too long to be words."""
-    return _mean_length(texts) > _LONGEST
-
-
-def _mean_length(texts: Sequence[str]) -> float:
-    """Returns the mean length of the words that have characters of a script without blanks."""
-    characters = sum(len(UNSPACED.findall(text)) for text in texts)
-    words = sum(1 for text in texts for word in text.split() if UNSPACED.search(word))
-    return characters / words if words else 0.0
-
-
-def _jieba() -> Callable[[str], list[str]]:
-    try:
-        rjieba = importlib.import_module("rjieba")
-    except ImportError:
-        raise UntoldError("words by jieba need rjieba: pip install 'untold[zh]'") from None
-    return lambda text: [word for part in text.split() for word in rjieba.cut(part)]
-
-
-_CONFIG = "aligner.json"
-
-
-@runtime_checkable
-class Backend(Protocol):
-    """A trained model of both directions. Callers leave out pairs with an empty side."""
-
-    def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[frozenset[tuple[int, int]]]:
-        """Returns the links (i, j) of each pair."""
-        ...
-
-    def translates(self, source: str, target: str) -> float:
-        """Returns the larger one of p(target | source) and p(source | target)."""
-        ...
-
-    def save(self, folder: Path) -> None:
-        """Writes the model into an existing directory."""
-        ...
-
-
-@dataclass(frozen=True)
-class Aligner:
-    """A frozen aligner: the links of a pair depend on this pair alone."""
-
-    config: AlignerConfig
-    backend: Backend
-
-    @classmethod
-    def train(
-        cls,
-        pairs: Sequence[tuple[Words, Words]],
-        config: AlignerConfig,
-        report: Callable[[int, int], object] | None = None,
-    ) -> "Aligner":
-        """Trains on pairs of word lists and skips those with an empty side.
-
-        `report` is called with the number of iterations that are done and of all.
-        """
-        _refuse_blanks(pairs)
-        whole = [pair for pair in pairs if all(pair)]
-        if not whole:
-            raise UntoldError(
-                f"no words to learn alignment from in {len(pairs)} pairs: give two files with text"
-            )
-        return cls(config, train_thot(config, whole, report))
-
-    def align(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
-        """Links the words of each pair. All links are sure; an empty side has none."""
-        _refuse_blanks(pairs)
-        found = iter(self.backend.links([pair for pair in pairs if all(pair)]))
-        links = (next(found) if all(pair) else frozenset() for pair in pairs)
-        return [Alignment(each, each) for each in links]
-
-    def align_translations(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
-        """Links only words that are equal or known as translations of one another.
-
-        The other links join words that are left over; any text of the right length has them.
-        """
-        found = []
-        for (source, target), alignment in zip(pairs, self.align(pairs), strict=True):
-            kept = frozenset(
-                (i, j) for i, j in alignment.sure if self._is_translation(source[i], target[j])
-            )
-            found.append(Alignment(kept, kept))
-        return found
-
-    def split(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Words, Words]]:
-        """Splits pairs of texts into words as the configuration says."""
-        return split_pairs(self.config, sources, targets)
-
-    def save(self, path: Path) -> None:
-        """Writes a directory that `load_aligner` reads. It appears whole or not at all."""
-        with new_directory(path) as folder:
-            (folder / _CONFIG).write_text(self.config.model_dump_json(), encoding="utf-8")
-            self.backend.save(folder)
-
-    def _is_translation(self, source: str, target: str) -> bool:
-        same = source.lower() == target.lower()
-        return same or self.backend.translates(source, target) >= self.config.evidence
-
-
-def split_pairs(
-    config: AlignerConfig, sources: Sequence[str], targets: Sequence[str]
-) -> list[tuple[Words, Words]]:
-    """Splits parallel lines into words as a configuration says."""
-    of_source, of_target = splitter(config.source_words), splitter(config.target_words)
-    return [(of_source(s), of_target(t)) for s, t in zip(sources, targets, strict=True)]
-
-
-def train_aligner(
-    sources: Sequence[str],
-    targets: Sequence[str],
-    config: AlignerConfig,
-    report: Callable[[int, int], object] | None = None,
-) -> Aligner:
-    """Splits parallel lines into words and trains an aligner on them; see `Aligner.train`."""
-    refuse_unsegmented(sources, config.source_words, "source")
-    refuse_unsegmented(targets, config.target_words, "target")
-    return Aligner.train(split_pairs(config, sources, targets), config, report)
-
-
-def load_aligner(path: Path) -> Aligner:
-    """Loads an aligner from the directory that `Aligner.save` wrote."""
-    if not (path / _CONFIG).is_file():
-        raise UntoldError(f"{path}: no aligner there: make one with untold align --save {path}")
-    verify_directory(path)
-    file = path / _CONFIG
-    config = check_section_json(AlignerConfig, file.read_bytes(), str(file))
-    return Aligner(config, load_thot(config, path))
-
-
-def _refuse_blanks(pairs: Sequence[tuple[Words, Words]]) -> None:
-    for pair in pairs:
-        for words in pair:
-            if " ".join(words).split() != list(words):
-                raise UntoldError(
-                    f"{list(words)[:20]} holds an empty word or one with a blank in it: split it"
-                )
-
-
-_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
-
-
-def train_in_process(
-    texts: tuple[Sequence[str], Sequence[str]],
-    config: AlignerConfig,
-    path: Path,
-    report: Callable[[int, int], object],
-) -> Aligner:
-    """Trains an aligner on two lists of lines, saves it at `path` and loads it from there.
-
-    `report` is called with the number of iterations that are done and of all.
-    """
-    job: dict[str, object] = {"config": config.model_dump(), "path": str(path.absolute())}
-    command = [sys.executable, "-P", "-m", __name__]  # -P: runs nothing of the current directory
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
-    with process:
-        try:
-            _send(process, job, texts)
-            _follow(process, report)
-        except BaseException:
-            process.kill()
-            process.wait()
-            remove_litter(path.absolute().parent)
-            raise
-    if process.returncode == -signal.SIGKILL:
-        raise MemoryError("the system has killed the training of the aligner")
-    if process.returncode:
-        raise RuntimeError(f"the training of the aligner ended with code {process.returncode}")
-    return load_aligner(path)
-
-
-def _send(
-    process: "subprocess.Popen[bytes]",
-    job: dict[str, object],
-    texts: tuple[Sequence[str], Sequence[str]],
-) -> None:
-    """Gives the other process its job, line by line, so that a signal can come in between."""
-    assert process.stdin is not None
-    with suppress(BrokenPipeError), process.stdin as stream:  # it may have died: its code tells
-        for each in (job, *zip(*texts, strict=True)):
-            stream.write(json.dumps(each).encode() + b"\n")
-
-
-def _follow(process: "subprocess.Popen[bytes]", report: Callable[[int, int], object]) -> None:
-    """Passes on what the other process reports: its progress, or an error."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        message = json.loads(line)
-        if "memory" in message:
-            raise MemoryError(message["memory"])
-        if "mistake" in message:
-            raise UntoldError(message["mistake"])
-        if "traceback" in message:
-            raise RuntimeError(f"in the training of the aligner: {message['traceback']}")
-        report(message["done"], message["total"])
-
-
-def _main() -> None:
-    """Is the other process: takes the job from standard input and reports to standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which kills us
-    _die_with_parent()
-    try:
-        job, *pairs = (json.loads(line) for line in sys.stdin.buffer)
-        config = AlignerConfig.model_validate(job["config"])
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        train_aligner(sources, targets, config, _report).save(Path(job["path"]))
-    except BrokenPipeError:  # the first process is gone
-        os._exit(1)
-    except MemoryError as error:
-        _tell(memory=str(error))
-    except UntoldError as error:
-        _tell(mistake=str(error))
-    except Exception:
-        _tell(traceback=traceback.format_exc())
-
-
-def _die_with_parent() -> None:
-    """Asks Linux to end this process with the first one; elsewhere its next report fails."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
-def _report(done: int, total: int) -> None:
-    _tell(done=done, total=total)
-
-
-def _tell(**message: object) -> None:
-    print(json.dumps(message), flush=True)
-
-
-if __name__ == "__main__":
-    _main()

@@ -22,7 +22,7 @@ SOURCE_EVIDENCE = (
     "redundant",  # REDUNDANT at the first step, when nothing but the source was seen
     "content",  # it has a letter or a digit
 )
-SHARE_EVIDENCE = ("future", "redundant")  # all that a search knows: decoding/penalties.py
+SHARE_EVIDENCE = ("future", "redundant")  # all that a search knows of a source word
 TARGET_EVIDENCE = (
     "unexplained",  # no source word explains it: mean over its pieces
     "unexplained_piece",  # ... of the piece that is explained worst
@@ -68,15 +68,6 @@ class Regression:
         standard = (evidence - np.array(self.means)) / np.array(self.scales)
         shift = _logit(prior) - _logit(self.prior)
         return standard @ np.array(self.weights) + self.bias + shift
-
-    @property
-    def plain(self) -> tuple[tuple[float, ...], float]:
-        """Returns weights and bias for evidence that is not standardised."""
-        triples = zip(self.weights, self.means, self.scales, strict=True)
-        weights = tuple(
-            weight / scale for weight, scale in zip(self.weights, self.scales, strict=True)
-        )
-        return weights, self.bias - sum(w * mean / scale for w, mean, scale in triples)
 
 
 @dataclass(frozen=True)
@@ -182,16 +173,16 @@ def reliability(
     places = np.minimum((chances * bins).astype(int), bins - 1)
     groups = [places == place for place in range(bins)]
     return [
-        ReliabilityBin(int(own.sum()), float(chances[own].mean()), float(truth[own].mean()))
-        for own in groups
-        if own.any()
+        ReliabilityBin(int(group.sum()), float(chances[group].mean()), float(truth[group].mean()))
+        for group in groups
+        if group.any()
     ]
 
 
 def calibration_error(chances: Float[np.ndarray, " n"], truth: Bool[np.ndarray, " n"]) -> float:
     """Computes the expected calibration error: the mean over all words of |said - true| by bin."""
-    found = reliability(chances, truth)
-    return sum(each.count * abs(each.said - each.true) for each in found) / max(1, len(chances))
+    bins = reliability(chances, truth)
+    return sum(one.count * abs(one.said - one.true) for one in bins) / max(1, len(chances))
 
 
 def probability(log_odds: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -203,17 +194,18 @@ def _read_regression(values: Mapping[str, Any], names: tuple[str, ...]) -> Regre
     """Checks one regression: a finite number for each name, a prior between 0 and 1."""
     if values["names"] != list(names):
         raise ValueError("it weighs other evidence")
-    found = Regression(
+    regression = Regression(
         names,
         **{name: tuple(map(_number, values[name])) for name in ("means", "scales", "weights")},
         bias=_number(values["bias"]),
         prior=_number(values["prior"]),
     )
-    if any(len(each) != len(names) for each in (found.means, found.scales, found.weights)):
+    numbers = regression.means, regression.scales, regression.weights
+    if any(len(values) != len(names) for values in numbers):
         raise ValueError("numbers are missing")
-    if not 0 < found.prior < 1 or min(found.scales) < 1 / _LARGEST:
+    if not 0 < regression.prior < 1 or min(regression.scales) < 1 / _LARGEST:
         raise ValueError("a prior or a scale is out of its limits")
-    return found
+    return regression
 
 
 def _check_numbers(damaged: object, segments: object, error: object) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from untold.alignment.aligner_process import train_in_process
 from untold.alignment.aligners import (
     Aligner,
     import_thot,
     load_aligner,
     refuse_unsegmented,
-    train_in_process,
 )
 from untold.config import AlignerConfig, Config, override, parse_config
 from untold.corpus.text import read_parallel

@@ -1,6 +1,6 @@
-"""Makes pages of one file: a template with its style and its modules inside.
+"""Makes pages of one file: a template with its style and its modules inside; gives files by name.
 
-A template names them as a served page does, `<link rel="stylesheet" href="style.css">` and
+A template names its files as a served page does, `<link rel="stylesheet" href="style.css">` and
 `<script type="module" src="explain_page.js"></script>`. Modules are joined by a simple rule: each
 one stands once, after all that it imports, without its import statements and without the word
 `export`. So that this is right, modules
@@ -10,11 +10,7 @@ one stands once, after all that it imports, without its import statements and wi
 - give no two things at their top level the same name, whichever module they are in.
 
 Tests hold the modules to it. The page's policy names the hashes of its own style and script, so a
-browser runs nothing else.
-
-Puts data into the script of an HTML page, where nothing in it can become markup.
-
-The files that a server gives to browsers, by name.
+browser runs nothing else, and nothing in the data of a page can become markup.
 """
 
 import base64
@@ -24,21 +20,10 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 from untold.errors import CONTROLS, escape_controls
-
-# The place for data in the templates. Data cannot contain it, because every "<" is escaped.
-DATA_PLACE = "<!--data-->"
-# Inside <script>, only the first could end it or be parsed as markup; no control stands there raw.
-_ESCAPED = re.compile(f"[<>&]|{CONTROLS.pattern}")
-
-
-def script_json(values: Any) -> str:
-    """Writes values as JSON that can stand inside <script>: nothing in it can become markup."""
-    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
 
 PACKAGE = "untold.web"
 _TITLE = "<!--title-->"  # a placeholder in templates
@@ -47,6 +32,27 @@ _SCRIPT = re.compile(r'<script type="module" src="([\w.]+)"></script>')
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";\n', re.MULTILINE)
 _TYPES = re.compile(r"^/\*\* @import .* \*/\n", re.MULTILINE)  # of types, for their checker
 _EXPORT = re.compile(r"^export (?=(?:async function|class|const|function) )", re.MULTILINE)
+# The place for data in the templates. Data cannot contain it, because every "<" is escaped.
+DATA_PLACE = "<!--data-->"
+# Inside <script>, only the first could end it or be parsed as markup; no control stands there raw.
+_ESCAPED = re.compile(f"[<>&]|{CONTROLS.pattern}")
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_TEMPLATES = frozenset({"check_report.html", "explain_page.html"})  # are given in one piece
+# The files that a server gives to browsers.
+ASSETS = frozenset(
+    file.name for file in files(PACKAGE).iterdir() if PurePath(file.name).suffix in _MEDIA_TYPES
+)
+
+
+def script_json(values: Any) -> str:
+    """Writes values as JSON that can stand inside <script>: nothing in it can become markup."""
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def inline_page(template: str, data: str, title: str = "") -> str:
@@ -100,24 +106,6 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-_MEDIA_TYPES = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-_TEMPLATES = frozenset({"check_report.html", "explain_page.html"})  # are given in one piece
-
-
-def _suffix(name: str) -> str:
-    return name[name.rfind(".") :]
-
-
-ASSETS = frozenset(
-    each.name for each in files(PACKAGE).iterdir() if _suffix(each.name) in _MEDIA_TYPES
-)
-
-
 @cache
 def asset(name: str) -> tuple[bytes, str]:
     """Returns the content and the media type of a file; a name not in ASSETS is a KeyError.
@@ -129,4 +117,4 @@ def asset(name: str) -> tuple[bytes, str]:
         raise KeyError(name)
     if name in _TEMPLATES:
         return inline_template(name).encode(), _MEDIA_TYPES[".html"]
-    return files(PACKAGE).joinpath(name).read_bytes(), _MEDIA_TYPES[_suffix(name)]
+    return files(PACKAGE).joinpath(name).read_bytes(), _MEDIA_TYPES[PurePath(name).suffix]

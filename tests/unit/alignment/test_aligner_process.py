@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from untold.alignment.aligners import train_aligner, train_in_process
+from untold.alignment.aligner_process import train_in_process
+from untold.alignment.aligners import train_aligner
 from untold.config import AlignerConfig
 from untold.errors import UntoldError
 
