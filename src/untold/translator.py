@@ -1,20 +1,17 @@
-"""The translator: text in, Translation out, for the command line, validation and notebooks.
+"""The translator: text in, Translation out, for the command line, validation and notebooks."""
 
-Groups lines as they arrive: a full group where lines are ready, else the few that are there.
-"""
-
-import queue
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import overload
 
 import numpy as np
 
 from untold.config import DecodeConfig, parse_config
 from untold.corpus.batching import TextCodec, plan_by_length
+from untold.corpus.text import ready_groups
 from untold.decoding.beam_search import beam_search
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Hypothesis, Sentences
@@ -30,58 +27,6 @@ from untold.errors import UntoldError
 from untold.inference.model import PreparedModel, prepare
 from untold.models.seq2seq import NO_SIGNALS, Seq2Seq, Signals, SignalsMixin
 from untold.storage.model_directory import TrainedModel, load_model
-
-T = TypeVar("T")
-
-
-def ready_groups(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """Yields all items in order, in lists of at most `most` items.
-
-    A list holds the items that are ready when the caller asks for it, and the function waits for
-    one item at least. A line typed at a terminal is therefore answered at once, and a file arrives
-    in full groups. An error that the items raise is raised again after all items before it.
-    """
-    waiting: queue.Queue[object] = queue.Queue(maxsize=most)
-
-    def read() -> None:
-        try:
-            for item in items:
-                waiting.put(item)
-            waiting.put(_EndOfItems(None))
-        except BaseException as error:
-            waiting.put(_EndOfItems(error))
-
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        group, end = _take(waiting, most)
-        if group:
-            yield group
-        if end is not None:
-            if end.error is not None:
-                raise end.error
-            return
-
-
-class _EndOfItems:
-    """Ends the queue, and carries the error that stopped the items, if any."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
-
-
-def _take(waiting: "queue.Queue[object]", most: int) -> tuple[list, _EndOfItems | None]:
-    group: list = []
-    item = waiting.get()
-    while not isinstance(item, _EndOfItems):
-        group.append(item)
-        if len(group) == most:
-            return group, None
-        try:
-            item = waiting.get_nowait()
-        except queue.Empty:
-            return group, None
-    return group, item
-
 
 _TEXTS_AT_ONCE = 1000  # that are encoded before anybody can break off
 
@@ -105,7 +50,7 @@ class Translation(SignalsMixin[np.ndarray]):
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Segment:
     """Holds a part of one text that the model translates at once; most texts are one segment."""
 
     text: int  # the place of the text in its list
@@ -150,8 +95,7 @@ class Translator:
         self.codec: TextCodec = first.codec
         self.tokenizers, self.data = first.tokenizers, first.config.data
         self.decode: DecodeConfig = first.config.limited(decode or first.config.decode)
-        self.device = self.codec.device
-        self._advance = advance or _ignore
+        self._advance = advance
         self._model = first.model if len(models) == 1 else Ensemble([m.model for m in models])
         self._prepared: list[PreparedModel | Seq2Seq] = []
 
@@ -159,11 +103,16 @@ class Translator:
         """Returns a translator of the same models with other settings of DecodeConfig, checked."""
         values = {"decode": self.decode.model_dump() | settings}
         decode = parse_config(values, "decoding settings").decode
-        return self._sharing(Translator(self.models, decode, self._advance))
+        other = Translator(self.models, decode, self._advance)
+        if other.decode.int8 == self.decode.int8:
+            other._prepared = self._prepared
+        return other
 
     def with_progress(self, advance: Callable[[int], object]) -> "Translator":
         """Returns a translator of the same models that tells how far it is, as __init__ says."""
-        return self._sharing(Translator(self.models, self.decode, advance))
+        other = copy(self)
+        other._advance = advance
+        return other
 
     @property
     def separates(self) -> bool:
@@ -204,9 +153,7 @@ class Translator:
         needs a model that separates past and future. With it or with `attention`, the translations
         of a model that copies also carry `copying`.
         """
-        wanted: frozenset[str] = frozenset()
-        if attention or assignments:
-            wanted = self._wanted(attention, assignments)
+        wanted = self._wanted(attention, assignments)
         if isinstance(text, str):
             begins = [prefix] if isinstance(prefix, str) else list(prefix)
             return self._translate([text], 0, begins, wanted)[0]
@@ -231,10 +178,10 @@ class Translator:
         for segment in segments:
             now = _join([])
             for step in beam_search(
-                self._searcher(), self._sentences([segment], 0), self.decode, wanted
+                self._searcher(), self._search_batch([segment], 0), self.decode, wanted
             ):
-                found = step.best() if len(step.live) else step.nbest()[0]
-                now = self._finish(found, segment.ids)
+                hypotheses = step.best() if len(step.live) else step.nbest()[0]
+                now = self._finish(hypotheses, segment.ids)
                 whole = _join([*done, now])
                 last = len(done) == len(segments) - 1
                 yield whole if last else replace(whole, complete=False)
@@ -295,16 +242,16 @@ class Translator:
         check_lengths(encoded, self.models[0].config, batch_tokens)
         alpha, coverage = self.decode.length_penalty, CoveragePenalty.of(self.decode)
         asks = attention or (coverage is not None and coverage.by_attention)
-        found: dict[int, tuple[Translation, ReadPair | None]] = {}
+        scores: dict[int, tuple[Translation, ReadPair | None]] = {}
         passes = forward_passes(self._model, self.codec, encoded, batch_tokens, attention=asks)
         for forward in passes:
             read = reader.read_pass(forward, encoded) if reader else [None] * len(forward.rows)
             hypotheses = forward.hypotheses(alpha, coverage, attention=attention)
             for row, hypothesis, told in zip(forward.rows, hypotheses, read, strict=True):
                 scored = self._finish([hypothesis], encoded[row].ids[0])
-                found[row] = replace(scored, text=pairs[row][1]), told
-            self._advance(len(forward.rows))
-        return [found[row] for row in range(len(pairs))]
+                scores[row] = replace(scored, text=pairs[row][1]), told
+            self._tell(len(forward.rows))
+        return [scores[row] for row in range(len(pairs))]
 
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]
@@ -312,21 +259,21 @@ class Translator:
         """Searches in batches of similar length; `first` is the number of the first text."""
         segments = self._segments(texts, prefixes)
         last_rows = {segment.text: row for row, segment in enumerate(segments)}  # of each text
-        found: dict[int, list[Hypothesis]] = {}
+        hypotheses: dict[int, list[Hypothesis]] = {}
         lengths = [len(segment.ids) + 1 for segment in segments]
         model = self._searcher() if segments else self._model
         for rows in plan_by_length(lengths, self.decode.batch_tokens):
-            sentences = self._sentences([segments[row] for row in rows], first)
+            sentences = self._search_batch([segments[row] for row in rows], first)
             for step in beam_search(model, sentences, self.decode, wanted):
                 if not step.live:
-                    found.update(zip(rows, step.nbest(), strict=True))
-                self._advance(0)
-            self._advance(sum(last_rows[segments[row].text] == row for row in rows))
-        self._advance(len(texts) - len(last_rows))  # the blank ones
+                    hypotheses.update(zip(rows, step.nbest(), strict=True))
+                self._tell(0)
+            self._tell(sum(last_rows[segments[row].text] == row for row in rows))
+        self._tell(len(texts) - len(last_rows))  # the blank ones
         parts: list[list[Translation]] = [[] for _ in texts]
         for row, segment in enumerate(segments):
-            parts[segment.text].append(self._finish(found[row], segment.ids))
-        return [own[0] if len(own) == 1 else _join(own) for own in parts]
+            parts[segment.text].append(self._finish(hypotheses[row], segment.ids))
+        return [_join(translations) for translations in parts]
 
     def _searcher(self) -> Seq2Seq | PreparedModel | Ensemble:
         """Prepares the models for the first translation, and again when weights have changed."""
@@ -336,25 +283,23 @@ class Translator:
             prepared[:] = [prepare(each.model, int8=self.decode.int8) for each in self.models]
         return prepared[0] if len(prepared) == 1 else Ensemble(prepared)
 
-    def _sharing(self, other: "Translator") -> "Translator":
-        """Lets another translator of the same models use what is prepared here."""
-        if other.decode.int8 == self.decode.int8:
-            other._prepared = self._prepared
-        return other
+    def _tell(self, done: int) -> None:
+        if self._advance is not None:
+            self._advance(done)
 
     def _wanted(self, attention: bool, assignments: bool) -> frozenset[str]:
-        """Names the signals that a search must collect."""
+        """Names the signals to collect."""
         if assignments and not self.separates:
             raise UntoldError(
                 "the model does not separate past and future: train one with "
                 'model.separator.kind = "gdr", or add it to this one with --init and '
                 "train.freeze_backbone = true"
             )
-        asked = {"attention": attention, "assignments": assignments}
-        asked["copying"] = (attention or assignments) and self.copies
+        copying = (attention or assignments) and self.copies
+        asked = {"attention": attention, "assignments": assignments, "copying": copying}
         return frozenset(name for name, wanted in asked.items() if wanted)
 
-    def _segments(self, texts: list[str], prefixes: list[str]) -> list[_Part]:
+    def _segments(self, texts: list[str], prefixes: list[str]) -> list[_Segment]:
         """Encodes texts; a blank one has no segment, and a prefix goes to the first of its text."""
         if prefixes and len(prefixes) != len(texts):
             raise UntoldError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one each")
@@ -362,12 +307,12 @@ class Translator:
         segments, limit, encoded = [], self.data.max_tokens, []
         for first in range(0, len(texts), _TEXTS_AT_ONCE):
             encoded += self.codec.encode_sources(texts[first : first + _TEXTS_AT_ONCE])
-            self._advance(0)
+            self._tell(0)
         for number, ids in enumerate(encoded):
             if texts[number].strip():
                 parts = [tuple(ids)] if len(ids) <= limit else self._split(ids)
-                segments.append(_Part(number, parts[0], tuple(begins[number])))
-                segments += [_Part(number, part, ()) for part in parts[1:]]
+                segments.append(_Segment(number, parts[0], tuple(begins[number])))
+                segments += [_Segment(number, part, ()) for part in parts[1:]]
         return segments
 
     def _split(self, ids: list[int]) -> list[tuple[int, ...]]:
@@ -382,41 +327,32 @@ class Translator:
         parts.append(tuple(ids[first:]))
         return [part for part in parts if source.decode(part).strip()] or parts[:1]
 
-    def _sentences(self, segments: list[_Part], first: int) -> Sentences:
+    def _search_batch(self, segments: list[_Segment], first: int) -> Sentences:
         ids, mask = self.codec.pad_sources([segment.ids for segment in segments])
         words, prefixes = None, tuple(segment.prefix for segment in segments)
         if self.decode.coverage_penalty:
             words = mask & (ids != self.tokenizers.source.special_ids.eos)
-        return Sentences(
-            ids,
-            mask,
-            self.tokenizers.target.special_ids,
-            prefixes if any(prefixes) else None,
-            tuple(first + segment.text for segment in segments),
-            words,
-        )
+        numbers = tuple(first + segment.text for segment in segments)
+        special = self.tokenizers.target.special_ids
+        return Sentences(ids, mask, special, prefixes if any(prefixes) else None, numbers, words)
 
     def _finish(self, hypotheses: Sequence[Hypothesis], source: Sequence[int]) -> Translation:
         """Turns an n-best list into a Translation, whose alternatives are all but the best."""
-        source_tokens = tuple(self.tokenizers.source.pieces(source))
+        target, source_tokens = self.tokenizers.target, tuple(self.tokenizers.source.pieces(source))
         translations = [
             Translation(
-                text=self.tokenizers.target.decode(each.tokens),
-                score=each.score,
-                log_probability=each.log_probability,
-                tokens=tuple(self.tokenizers.target.pieces(each.tokens)),
+                text=target.decode(h.tokens),
+                score=h.score,
+                log_probability=h.log_probability,
+                tokens=tuple(target.pieces(h.tokens)),
                 source_tokens=source_tokens,
-                signals=NO_SIGNALS if each.signals is NO_SIGNALS else each.signals.numpy(),
-                complete=each.complete,
+                signals=NO_SIGNALS if h.signals is NO_SIGNALS else h.signals.numpy(),
+                complete=h.complete,
             )
-            for each in hypotheses
+            for h in hypotheses
         ]
         best, *others = translations
         return replace(best, alternatives=tuple(others)) if others else best
-
-
-def _ignore(_done: int) -> None:
-    """Hears of progress and does nothing."""
 
 
 def _join(parts: list[Translation]) -> Translation:

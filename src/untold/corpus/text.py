@@ -8,13 +8,19 @@ a "\r" within the line.
 import gzip
 import io
 import os
+import queue
 import stat
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from untold.errors import UntoldError, reason_and_cure, refuse_endless_device
+
+Item = TypeVar("Item")
 
 _BLOCK_BYTES = 1 << 20
 
@@ -140,3 +146,39 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
         raise UntoldError(f"{path}: not a whole .gz file ({error}): get it again") from None
     except OSError as error:
         raise UntoldError(f"{path}: {reason_and_cure(error)}") from None
+
+
+@dataclass(frozen=True)
+class _End:
+    error: BaseException | None
+
+
+def ready_groups(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """Yields all items in order, in lists of at most `most` items.
+
+    A list holds the items that are ready when the caller asks for it, and the function waits for
+    one item at least. A line typed at a terminal is therefore answered at once, and a file arrives
+    in full groups. An error that the items raise is raised again after all items before it.
+    """
+    waiting: queue.Queue[Item | _End] = queue.Queue(maxsize=most)
+
+    def read() -> None:
+        error = None
+        try:
+            for item in items:
+                waiting.put(item)
+        except BaseException as raised:
+            error = raised
+        waiting.put(_End(error))
+
+    threading.Thread(target=read, daemon=True).start()
+    group: list[Item] = []
+    while not isinstance(item := waiting.get(), _End):
+        group.append(item)
+        if len(group) == most or waiting.empty():
+            yield group
+            group = []
+    if group:
+        yield group
+    if item.error is not None:
+        raise item.error

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from untold.translator import ready_groups
+from untold.corpus.text import ready_groups
 
 
 def test_everything_comes_out_in_order_in_bounded_groups() -> None:
