@@ -34,7 +34,6 @@ batch_tokens = 200
 log_every = 2
 validate_every = 2
 save_every = 2
-threads = 1
 [decode]
 beam = 2
 max_length = 12

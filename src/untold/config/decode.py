@@ -1,19 +1,11 @@
 """Settings of the search for translations."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from untold.config.section import BatchTokens, Beam, Factor, Section, Seed, Weight
 
-# Former settings: the value that did nothing, which older models hold, and what to write instead.
-_FORMER: Mapping[str, tuple[object, str]] = {
-    "tell_all": (0.0, 'set decode.coverage_penalty = 0.3 and decode.coverage_source = "past"'),
-    "no_repeat_ngram": (0, "leave it out: nothing forbids repeated n-grams any more"),
-    "top_k": (0, "leave it out: samples are drawn from all tokens"),
-    "top_p": (1.0, "leave it out: samples are drawn from all tokens"),
-}
 _COLDEST = 0.001  # below it, quotients of log-probabilities overflow
 
 
@@ -47,18 +39,13 @@ class DecodeConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _older_spellings(cls, data: Any) -> Any:
-        """Reads what older versions wrote, and says what to write instead of former settings."""
-        if not isinstance(data, dict):
+    def _read_sample(cls, data: Any) -> Any:
+        """Reads what older versions wrote: sample = true or false, beside a temperature."""
+        if not isinstance(data, dict) or "sample" not in data:
             return data
         values = dict(data)
-        for name, (idle, cure) in _FORMER.items():
-            if name in values and values.pop(name) != idle:
-                raise ValueError(f"decode.{name} is no setting any more: {cure}")
-        if "sample" in values:
-            drawn = values.pop("sample") is True
-            values["temperature"] = (values.get("temperature") or 1.0) if drawn else 0.0
-        return values
+        drawn = values.pop("sample") is True
+        return values | {"temperature": (values.get("temperature") or 1.0) if drawn else 0.0}
 
     @model_validator(mode="after")
     def _settings_fit(self) -> "DecodeConfig":

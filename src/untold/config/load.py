@@ -126,6 +126,13 @@ _OLDER_SETTINGS: Mapping[str, Any] = {
 REMOVED: Mapping[str, tuple[Any, str]] = {
     "data.stream": (False, "a corpus is read from disk as it is needed: leave it out"),
     "data.stream_window": (100_000, "a corpus is read from disk as it is needed: leave it out"),
+    "decode.no_repeat_ngram": (0, "nothing forbids repeated n-grams any more: leave it out"),
+    "decode.tell_all": (
+        0.0,
+        'set decode.coverage_penalty = 0.3 and decode.coverage_source = "past"',
+    ),
+    "decode.top_k": (0, "samples are drawn from all tokens: leave it out"),
+    "decode.top_p": (1.0, "samples are drawn from all tokens: leave it out"),
     "train.batch_order": ("longer_side", "batches are sorted by the longer side: leave it out"),
     "train.compile": (False, "layers are not compiled: leave it out"),
     "train.threads": (None, "set the environment variable OMP_NUM_THREADS"),
