@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from untold.lab.grammars.expansion import PlainGrammar, Production
-from untold.lab.grammars.notation import Item, Notation, Slot, Word
+from untold.lab.grammars.notation import Notation
+from untold.lab.grammars.rules import Item, Slot, Word
 from untold.lab.grammars.sampling import Grammar, Sample, Tree
 
 Span = tuple[int, int]

@@ -1,7 +1,4 @@
-"""The paper's figures: lengths, separators, sweeps, and heat-maps.
-
-Draws the charts of figures: bars and lines, one colour for each system.
-"""
+"""The paper's figures: lengths, separators, sweeps and heat-maps, and the charts of all items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +18,7 @@ from untold.lab.runner import Workshop
 from untold.lab.scores import compare_systems, pair_table, score_figures, score_notes, score_table
 from untold.lab.systems import System
 from untold.metrics.base import corpus_scores
+from untold.storage.calibration import ReliabilityBin
 
 _WIDTH, _HEIGHT = 5.0, 3.2  # inches of the axes
 _MARKS = "osD^vPX*"
@@ -76,6 +74,32 @@ def bar_chart(names: Sequence[str], values: Sequence[float], label: str, kind: s
 def _axes() -> tuple[Canvas, Axes]:
     canvas = Canvas(Figure(figsize=(_WIDTH + 5 * MARGIN, _HEIGHT + 6 * MARGIN)))
     return canvas, canvas.axes(4 * MARGIN, MARGIN, _WIDTH, _HEIGHT)
+
+
+_SIDE = 3.2  # inches of the square
+
+
+def reliability_diagram(bins: Sequence[ReliabilityBin], error: float, kind: str) -> bytes:
+    """Draws one point for each bin, as large as it has words, and the line of perfection."""
+
+    def draw() -> Figure:
+        size = _SIDE + 4 * MARGIN
+        canvas = Canvas(Figure(figsize=(size, size + 2 * MARGIN)))
+        axes = canvas.axes(3 * MARGIN, 2.5 * MARGIN, _SIDE, _SIDE)
+        axes.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, linestyle="--")
+        said, true = [part.said for part in bins], [part.true for part in bins]
+        most = max((part.count for part in bins), default=1)
+        sizes = [20 + 180 * (part.count / most) ** 0.5 for part in bins]
+        axes.plot(said, true, color="C0", linewidth=1.0)
+        axes.scatter(said, true, s=sizes, color="C0", alpha=0.8, clip_on=False, zorder=3)
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability said", ylabel="share omitted")
+        axes.set_aspect("equal")
+        words = sum(part.count for part in bins)
+        title = f"{words:,} words, expected calibration error {error:.4f}"
+        canvas.text(MARGIN, MARGIN, title, size=9.0)
+        return canvas.figure
+
+    return render(draw, [], kind)
 
 
 _EDGES = (10, 20, 30, 40, 50, 60)  # source words: the paper's buckets

@@ -2,31 +2,22 @@
 
     python -m untold.lab.omission_benchmark MODEL --source S --reference R --alignments A
 
-needs a test set with word alignments, which say which words were left out.
-
-Ways to find omitted source words behind one interface, with what they cost: ours and rivals.
-
-Each gives every source word of a pair a score, the higher the more likely it was omitted, and every
-pair a score. Only orders count. A word stands between blanks. Ways of one pass share it.
-
-Test sets of omissions: good translations with something deleted, and what models left out.
-
-The links of the good translation say which source words are omitted. A word without a link is
-neither omitted nor told; such words are counted apart.
+The omissions are good translations with something deleted, and what a model left out itself. The
+links of the good translation say which source words are omitted; a word without a link is neither
+omitted nor told, and such words are counted apart. A word stands between spaces. A way to find
+omissions scores words and pairs, the higher the more likely something is missing.
 """
 
 import argparse
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 
 from untold.alignment.aligners import Aligner, load_aligner, split_pairs
 from untold.checking.evidence import (
@@ -40,8 +31,8 @@ from untold.corpus.text import read_test_set
 from untold.corpus.words import merge_values, words_between_spaces
 from untold.decoding.scoring import CANNOT_TELL, PairReader, ReadPair
 from untold.errors import UntoldError
-from untold.explain.figures import MARGIN, Canvas, render
 from untold.files import write_file
+from untold.lab.figures import reliability_diagram
 from untold.metrics.base import legend_lines
 from untold.metrics.separation import AlignedPair, auc, check_words, read_aligned_pairs
 from untold.progress_bar import task
@@ -58,21 +49,6 @@ TextPairs: TypeAlias = Sequence[tuple[str, str]]
 Read = TypeVar("Read")
 
 
-class ReadOnce(Generic[Read]):
-    """Keeps what the last list of pairs was read as, for all scorers that ask for the same list."""
-
-    def __init__(self, read: Callable[[TextPairs], list[Read]]) -> None:
-        self._read = read
-        self._pairs: TextPairs = ()
-        self._found: list[Read] = []
-
-    def __call__(self, pairs: TextPairs) -> list[Read]:
-        """Reads the pairs, unless it was the last thing that it did."""
-        if tuple(pairs) != self._pairs:
-            self._found, self._pairs = self._read(pairs), tuple(pairs)
-        return self._found
-
-
 @dataclass(frozen=True)
 class PairScores:
     """The scores of one pair; a way that judges whole pairs alone has no scores of words."""
@@ -81,136 +57,13 @@ class PairScores:
     segment: float
 
 
-class OmissionScorer(ABC):
-    """A way to find omissions."""
+@dataclass(frozen=True)
+class OmissionScorer:
+    """A way to find omissions: scores the source words of each pair, and the pair."""
 
     name: str
-    passes: str  # of the model over a pair
-
-    @abstractmethod
-    def score(self, pairs: TextPairs) -> list[PairScores]:
-        """Scores the source words of each pair, and the pair."""
-
-
-class AccountScorer(OmissionScorer):
-    """Scores by the calibrated account: all evidence of one pass, weighed by its regression."""
-
-    name, passes = "account", "1"
-
-    def __init__(self, accounts: ReadOnce[ReadPair], calibration: Calibration) -> None:
-        self.accounts, self.calibration = accounts, calibration
-
-    def score(self, pairs: TextPairs) -> list[PairScores]:
-        return [self._score(each) for each in self.accounts(pairs)]
-
-    def _score(self, account: ReadPair) -> PairScores:
-        known = self.calibration
-        evidence = source_evidence(account, words_between_spaces("", account.source))
-        words = known.omitted.log_odds(evidence, known.omitted.prior)
-        row = segment_evidence(account, words)[None]
-        return PairScores(words, float(known.has_omission.log_odds(row, known.damaged)[0]))
-
-
-class EvidenceScorer(OmissionScorer):
-    """Scores by one kind of evidence alone: FUTURE at the end, or the lexicon."""
-
-    passes = "1"
-
-    def __init__(self, accounts: ReadOnce[ReadPair], *, by_lexicon: bool) -> None:
-        self.accounts, self.by_lexicon = accounts, by_lexicon
-        self.name = "lexicon" if by_lexicon else "future"
-
-    def score(self, pairs: TextPairs) -> list[PairScores]:
-        return [_by_highest(self._words(each)) for each in self.accounts(pairs)]
-
-    def _words(self, account: ReadPair) -> Float[np.ndarray, " i"]:
-        words = words_between_spaces("", account.source)
-        if self.by_lexicon:
-            return lexicon_evidence(account, words)
-        return share_evidence(account, words)[:, 0]
-
-
-class AttentionScorer(OmissionScorer):
-    """Scores by cross-attention: words that no target word looked at."""
-
-    passes = "1"
-
-    def __init__(self, scored: ReadOnce[Translation], *, by_maximum: bool) -> None:
-        self.scored = scored
-        self.name = "attention maximum" if by_maximum else "attention coverage"
-        self.merge: Callable[..., np.ndarray] = np.max if by_maximum else np.sum
-
-    def score(self, pairs: TextPairs) -> list[PairScores]:
-        return [_by_highest(self._words(each)) for each in self.scored(pairs)]
-
-    def _words(self, scored: Translation) -> Float[np.ndarray, " i"]:
-        assert scored.attention is not None
-        seen = self.merge(scored.attention, axis=0)
-        return -merge_values(seen, words_between_spaces("", scored.source_tokens), np.max)
-
-
-class SequenceScorer(OmissionScorer):
-    """Scores whole pairs: by the mean log-probability of the target, or by that of its end."""
-
-    passes = "1"
-
-    def __init__(self, accounts: ReadOnce[ReadPair], *, by_end: bool) -> None:
-        self.accounts, self.by_end = accounts, by_end
-        self.name = "p(EOS)" if by_end else "log-probability"
-
-    def score(self, pairs: TextPairs) -> list[PairScores]:
-        found = [each.log_probabilities for each in self.accounts(pairs)]
-        return [PairScores(None, -float(p[-1] if self.by_end else p.mean())) for p in found]
-
-
-class AlignerScorer(OmissionScorer):
-    """Scores by a word aligner: words without a link."""
-
-    name, passes = "aligner", "0"
-
-    def __init__(self, aligner: Aligner) -> None:
-        if aligner.config.source_words != "blank":
-            raise UntoldError(
-                f"the aligner counts words as {aligner.config.source_words!r}, and alignments of "
-                'omissions as "blank": train one with untold align --source-words blank'
-            )
-        self.aligner = aligner
-
-    def score(self, pairs: TextPairs) -> list[PairScores]:
-        texts = [source for source, _ in pairs], [target for _, target in pairs]
-        words = split_pairs(self.aligner.config, *texts)
-        found = []
-        for links, (source, _) in zip(self.aligner.align(words), words, strict=True):
-            linked = {i for i, _ in links.sure}
-            missing = np.array([float(i not in linked) for i in range(len(source))])
-            found.append(PairScores(missing, float(missing.mean()) if len(missing) else 0.0))
-        return found
-
-
-class ContrastiveScorer(OmissionScorer):
-    """Scores by contrastive conditioning (Vamvas and Sennrich, 2022): a pass for every word.
-
-    A word was probably omitted if the target is likelier as a translation of the source without it.
-    """
-
-    name, passes = "contrastive", "1 a word"
-
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
-
-    def score(self, pairs: TextPairs) -> list[PairScores]:
-        asked: list[tuple[str, str]] = []
-        for source, target in pairs:
-            words = source.split()
-            rests = [" ".join(words[:i] + words[i + 1 :]) for i in range(len(words))]
-            asked += [(source, target), *((rest, target) for rest in rests)]
-        found = iter(self.translator.score(asked))
-        scored = []
-        for source, _ in pairs:
-            whole = next(found).log_probability
-            gains = [next(found).log_probability - whole for _ in source.split()]
-            scored.append(_by_highest(np.array(gains)))
-        return scored
+    passes: str  # of the model over a pair: what it costs
+    score: Callable[[TextPairs], list[PairScores]]
 
 
 def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[OmissionScorer]:
@@ -218,34 +71,114 @@ def omission_scorers(translator: Translator, aligner: Aligner | None) -> list[Om
     trained = next((each for each in translator.models if each.model.past_future), None)
     if trained is None:
         raise UntoldError(CANNOT_TELL)
-    past_future = trained.model.past_future
+    past_future, calibration = trained.model.past_future, trained.calibration
     assert past_future is not None
     reader = PairReader(trained, translator.decode.batch_tokens)
-    accounts = ReadOnce(partial(_read_accounts, reader))
-    scored = ReadOnce(partial(translator.score, attention=True))
-    found: list[OmissionScorer] = []
-    if trained.calibration is not None:
-        found.append(AccountScorer(accounts, trained.calibration))
-    found.append(EvidenceScorer(accounts, by_lexicon=False))
+    read = read_once(partial(_read_pairs, reader))
+    attend = read_once(partial(translator.score, attention=True))
+    scorers = [_by_pair("future", read, _future)]
+    if calibration is not None:
+        scorers.insert(0, _by_pair("account", read, partial(_calibrated, calibration)))
     if past_future.heads.lexicon is not None:
-        found.append(EvidenceScorer(accounts, by_lexicon=True))
-    found += [AttentionScorer(scored, by_maximum=each) for each in (False, True)]
-    found += [SequenceScorer(accounts, by_end=each) for each in (False, True)]
-    if aligner is not None:
-        found.append(AlignerScorer(aligner))
-    return [*found, ContrastiveScorer(translator)]
+        scorers.append(_by_pair("lexicon", read, _lexicon))
+    return [
+        *scorers,
+        _by_pair("attention coverage", attend, partial(_unseen, np.sum)),
+        _by_pair("attention maximum", attend, partial(_unseen, np.max)),
+        _by_pair("log-probability", read, lambda pair: _by_probability(pair, np.mean)),
+        _by_pair("p(EOS)", read, lambda pair: _by_probability(pair, lambda row: row[-1])),
+        *([] if aligner is None else [aligner_scorer(aligner)]),
+        # By contrastive conditioning (Vamvas and Sennrich, 2022).
+        OmissionScorer("contrastive", "1 a word", partial(_contrast, translator)),
+    ]
 
 
-def _read_accounts(reader: PairReader, pairs: TextPairs) -> list[ReadPair]:
+def read_once(read: Callable[[TextPairs], list[Read]]) -> Callable[[TextPairs], list[Read]]:
+    """Remembers what the last list of pairs was read as, for all that ask for the same list."""
+    remembered = lru_cache(maxsize=1)(read)
+    return lambda pairs: remembered(tuple(pairs))
+
+
+def _by_pair(
+    name: str, read: Callable[[TextPairs], list[Read]], score: Callable[[Read], PairScores]
+) -> OmissionScorer:
+    return OmissionScorer(name, "1", lambda pairs: [score(pair) for pair in read(pairs)])
+
+
+def _read_pairs(reader: PairReader, pairs: TextPairs) -> list[ReadPair]:
     """Reads pairs whose source words are those that the scores are for."""
-    found = reader.read(reader.encode(pairs))
-    for (source, _), account in zip(pairs, found, strict=True):
-        check_words(source.split(), words_between_spaces("", account.source))
-    return found
+    read = reader.read(reader.encode(pairs))
+    for (source, _), pair in zip(pairs, read, strict=True):
+        check_words(source.split(), _words(pair))
+    return read
+
+
+def _words(pair: ReadPair) -> Any:
+    return words_between_spaces("", pair.source)
 
 
 def _by_highest(words: Float[np.ndarray, " i"]) -> PairScores:
+    """Scores a pair by its most suspicious word."""
     return PairScores(words, float(words.max()) if len(words) else 0.0)
+
+
+def _calibrated(known: Calibration, pair: ReadPair) -> PairScores:
+    """Scores by log-odds: all evidence of one pass, weighed by its regression."""
+    words = known.omitted.log_odds(source_evidence(pair, _words(pair)), known.omitted.prior)
+    row = segment_evidence(pair, words)[None]
+    return PairScores(words, float(known.has_omission.log_odds(row, known.damaged)[0]))
+
+
+def _future(pair: ReadPair) -> PairScores:
+    return _by_highest(share_evidence(pair, _words(pair))[:, 0])
+
+
+def _lexicon(pair: ReadPair) -> PairScores:
+    return _by_highest(lexicon_evidence(pair, _words(pair)))
+
+
+def _unseen(merge: Callable[..., np.ndarray], scored: Translation) -> PairScores:
+    """Scores words that no target word looked at: by cross-attention over all steps."""
+    assert scored.attention is not None
+    seen = merge(scored.attention, axis=0)
+    words = words_between_spaces("", scored.source_tokens)
+    return _by_highest(-merge_values(seen, words, np.max))
+
+
+def _by_probability(pair: ReadPair, merge: Callable[[np.ndarray], Any]) -> PairScores:
+    return PairScores(None, -float(merge(pair.log_probabilities)))
+
+
+def aligner_scorer(aligner: Aligner) -> OmissionScorer:
+    """Scores 1 for a word without a link, and a pair by the share of such words."""
+    if aligner.config.source_words != "blank":
+        raise UntoldError(
+            f"the aligner counts words as {aligner.config.source_words!r}, and alignments of "
+            'omissions as "blank": train one with untold align --source-words blank'
+        )
+
+    def score(pairs: TextPairs) -> list[PairScores]:
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        missing = [1.0 - linked for linked in _linked_words(sources, targets, aligner)]
+        return [PairScores(row, float(row.mean()) if len(row) else 0.0) for row in missing]
+
+    return OmissionScorer("aligner", "0", score)
+
+
+def _contrast(translator: Translator, pairs: TextPairs) -> list[PairScores]:
+    """Scores how much likelier the target is as a translation of the source without a word."""
+    asked: list[tuple[str, str]] = []
+    for source, target in pairs:
+        words = source.split()
+        rests = [" ".join(words[:i] + words[i + 1 :]) for i in range(len(words))]
+        asked += [(rest, target) for rest in [source, *rests]]
+    scored = iter(translator.score(asked))
+    scores = []
+    for source, _ in pairs:
+        whole = next(scored).log_probability
+        gains = [next(scored).log_probability - whole for _ in source.split()]
+        scores.append(_by_highest(np.array(gains)))
+    return scores
 
 
 @dataclass(frozen=True)
@@ -295,7 +228,7 @@ def natural_set(
     """
     cases = [_by_words(pair, output) for pair, output in zip(pairs, outputs, strict=True)]
     if aligner is not None:
-        linked = _linked_words(pairs, outputs, aligner)
+        linked = _linked_words([pair.source for pair in pairs], outputs, aligner)
         cases = [_confirmed(case, own) for case, own in zip(cases, linked, strict=True)]
     return OmissionSet("natural", tuple(cases), ())
 
@@ -320,13 +253,13 @@ def _delete(
 
 
 def _linked_words(
-    pairs: Sequence[AlignedPair], outputs: Sequence[str], aligner: Aligner
+    sources: Sequence[str], targets: Sequence[str], aligner: Aligner
 ) -> list[Bool[np.ndarray, " i"]]:
-    """Tells which source words have a link in the output."""
-    split = split_pairs(aligner.config, [pair.source for pair in pairs], list(outputs))
+    """Tells which source words have a link."""
+    split = split_pairs(aligner.config, list(sources), list(targets))
     return [
-        np.array([bool(found.targets(i)) for i in range(len(source))], bool)
-        for (source, _), found in zip(split, aligner.align(split), strict=True)
+        np.array([bool(links.targets(i)) for i in range(len(source))], bool)
+        for (source, _), links in zip(split, aligner.align(split), strict=True)
     ]
 
 
@@ -526,32 +459,6 @@ def _probabilities(
 
 def _cell(value: float | None) -> str:
     return f"{'-':>12}" if value is None else f"{value:12.3f}"
-
-
-_SIDE = 3.2  # inches of the square
-
-
-def reliability_diagram(bins: Sequence[ReliabilityBin], error: float, kind: str) -> bytes:
-    """Draws one point for each bin, as large as it has words, and the line of perfection."""
-
-    def draw() -> Figure:
-        size = _SIDE + 4 * MARGIN
-        canvas = Canvas(Figure(figsize=(size, size + 2 * MARGIN)))
-        axes = canvas.axes(3 * MARGIN, 2.5 * MARGIN, _SIDE, _SIDE)
-        axes.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, linestyle="--")
-        said, true = [part.said for part in bins], [part.true for part in bins]
-        most = max((part.count for part in bins), default=1)
-        sizes = [20 + 180 * (part.count / most) ** 0.5 for part in bins]
-        axes.plot(said, true, color="C0", linewidth=1.0)
-        axes.scatter(said, true, s=sizes, color="C0", alpha=0.8, clip_on=False, zorder=3)
-        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability said", ylabel="share omitted")
-        axes.set_aspect("equal")
-        words = sum(part.count for part in bins)
-        title = f"{words:,} words, expected calibration error {error:.4f}"
-        canvas.text(MARGIN, MARGIN, title, size=9.0)
-        return canvas.figure
-
-    return render(draw, [], kind)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

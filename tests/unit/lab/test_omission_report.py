@@ -18,19 +18,19 @@ from untold.corpus.alignments import Alignment
 from untold.decoding.scoring import PairReader
 from untold.errors import UntoldError
 from untold.lab.omission_benchmark import (
-    AlignerScorer,
     OmissionCase,
     OmissionReport,
     OmissionScorer,
     OmissionSet,
     PairScores,
-    ReadOnce,
+    aligner_scorer,
     average_precision,
     damaged_sets,
     measure_omissions,
     natural_set,
     omission_report,
     omission_scorers,
+    read_once,
     recall_at,
 )
 from untold.metrics.separation import AlignedPair
@@ -84,19 +84,16 @@ def test_recall_is_the_largest_with_so_many_false_alarms(
     assert recall == max((scores[truth] > t).mean() for t in allowed)
 
 
-class Given(OmissionScorer):
+def scores_of(rows: list[list[float]] | None = None) -> OmissionScorer:
     """Gives the scores that it was made with."""
 
-    name, passes = "given", "0"
-
-    def __init__(self, rows: list[list[float]] | None = None) -> None:
-        self.rows = rows
-
-    def score(self, pairs: Any) -> list[PairScores]:
+    def score(pairs: Any) -> list[PairScores]:
         return [
             PairScores(np.array(row, float), float(max(row, default=0)))
-            for row, _ in zip(self.rows or [[0.0]] * len(pairs), pairs, strict=True)
+            for row, _ in zip(rows or [[0.0]] * len(pairs), pairs, strict=True)
         ]
+
+    return OmissionScorer("given", "0", score)
 
 
 def case(omitted: list[bool], counted: list[bool] | None = None) -> OmissionCase:
@@ -133,7 +130,7 @@ def test_f1_is_that_of_the_other_halfs_best_threshold(
     own = OmissionSet(
         "x", tuple(case([o for _, o, _ in p], [o or c for _, o, c in p]) for p in drawn), ()
     )
-    scorer = Given([[float(s) for s, _, _ in p] for p in drawn])
+    scorer = scores_of([[float(s) for s, _, _ in p] for p in drawn])
     found = measure_omissions(own, scorer, scorer.score(own.pairs), [])
     pairs = [[(s, o) for s, o, c in p if o or c] for p in drawn]
     words = [word for pair in pairs for word in pair]
@@ -158,9 +155,9 @@ def test_figures_by_hand() -> None:
     own = OmissionSet(
         "x", (case([True, False, False]), case([False, True], [False, True])), (("a", "b"),) * 2
     )
-    scorer = Given([[3, 1, 0], [5, 2]])
+    scorer = scores_of([[3, 1, 0], [5, 2]])
     found = measure_omissions(
-        own, scorer, scorer.score(own.pairs), Given([[4], [0]]).score(own.intact)
+        own, scorer, scorer.score(own.pairs), scores_of([[4], [0]]).score(own.intact)
     )
     assert found.omitted == 0.5
     assert (found.word_auc, found.average_precision, found.recall) == (1.0, 1.0, 1.0)
@@ -171,7 +168,7 @@ def test_figures_by_hand() -> None:
 
 def test_segments_of_models_are_told_apart_by_whether_they_lack_anything() -> None:
     own = OmissionSet("natural", (case([True, False]), case([False])), ())
-    scorer = Given([[3, 0], [1]])
+    scorer = scores_of([[3, 0], [1]])
     assert measure_omissions(own, scorer, scorer.score(own.pairs), []).segment_auc == 1.0
 
 
@@ -255,7 +252,7 @@ def test_with_an_aligner_both_must_agree() -> None:
     (found,) = natural_set([pair], ["a b x"], aligner).cases
     assert found.omitted.tolist() == [False, False, False, True], "x stands for d"
     assert found.counted.tolist() == [True, False, False, True], "b is there, but has no link"
-    scores = AlignerScorer(aligner).score([("w0 w1", "a"), ("", "a")])
+    scores = aligner_scorer(aligner).score([("w0 w1", "a"), ("", "a")])
     assert scores[0].words is not None and scores[0].words.tolist() == [0.0, 1.0]
     assert (scores[0].segment, scores[1].segment) == (0.5, 0.0)
 
@@ -263,7 +260,7 @@ def test_with_an_aligner_both_must_agree() -> None:
 def test_an_aligner_of_other_words_is_refused() -> None:
     aligner = Aligner(AlignerConfig(source_words="character", target_words="character"), Linker())
     with pytest.raises(UntoldError, match=r"counts words as 'character'.*--source-words blank"):
-        AlignerScorer(aligner)
+        aligner_scorer(aligner)
 
 
 def plain(names: tuple[str, ...]) -> Regression:
@@ -342,7 +339,7 @@ def test_a_report_reads_every_pair_once_for_all_ways_of_a_pass(
 
 def test_one_list_is_kept_and_no_more() -> None:
     asked: list[list[tuple[str, str]]] = []
-    once: ReadOnce[str] = ReadOnce(lambda pairs: asked.append(list(pairs)) or [s for s, _ in pairs])
+    once = read_once(lambda pairs: asked.append(list(pairs)) or [s for s, _ in pairs])
     one, other = [("a", "b")], [("c", "d")]
     assert [once(each) for each in (one, list(one), other, one)] == [["a"], ["a"], ["c"], ["a"]]
     assert asked == [one, other, one]

@@ -2,7 +2,7 @@
 
 import re
 
-from untold.lab.omission_benchmark import reliability_diagram
+from untold.lab.figures import reliability_diagram
 from untold.storage.calibration import ReliabilityBin
 
 BINS = [ReliabilityBin(900, 0.02, 0.03), ReliabilityBin(100, 0.8, 0.7)]

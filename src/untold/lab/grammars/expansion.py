@@ -14,7 +14,8 @@ from graphlib import CycleError, TopologicalSorter
 from math import inf, prod
 from typing import NamedTuple
 
-from untold.lab.grammars.notation import Item, Notation, Place, Rule, Slot, Variable, Word
+from untold.lab.grammars.notation import Notation
+from untold.lab.grammars.rules import Item, Place, Rule, Slot, Variable, Word
 
 Constraints = tuple[tuple[str, frozenset[str]], ...]
 Bindings = dict[str, frozenset[str]]

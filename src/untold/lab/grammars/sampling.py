@@ -26,7 +26,8 @@ from typing import Any
 from untold.errors import UntoldError
 from untold.files import move_files, new_file, remove_litter, scratch_directory, writing
 from untold.lab.grammars.expansion import PlainGrammar, Production, expand
-from untold.lab.grammars.notation import Item, Notation, Slot, read_notation
+from untold.lab.grammars.notation import Notation, read_notation
+from untold.lab.grammars.rules import Item, Slot
 from untold.progress_bar import track
 
 _SUFFIX = ".grammar"
