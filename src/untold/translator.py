@@ -17,6 +17,7 @@ from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Hypothesis, Sentences
 from untold.decoding.penalties import CoveragePenalty
 from untold.decoding.scoring import (
+    ForwardPass,
     PairReader,
     ReadPair,
     check_lengths,
@@ -245,13 +246,21 @@ class Translator:
         scores: dict[int, tuple[Translation, ReadPair | None]] = {}
         passes = forward_passes(self._model, self.codec, encoded, batch_tokens, attention=asks)
         for forward in passes:
-            read = reader.read_pass(forward, encoded) if reader else [None] * len(forward.rows)
+            read: Sequence[ReadPair | None] = [None] * len(forward.rows)
+            if reader is not None:
+                read = reader.read_pass(self._part_of(forward, reader.trained.model), encoded)
             hypotheses = forward.hypotheses(alpha, coverage, attention=attention)
             for row, hypothesis, told in zip(forward.rows, hypotheses, read, strict=True):
                 scored = self._finish([hypothesis], encoded[row].ids[0])
                 scores[row] = replace(scored, text=pairs[row][1]), told
             self._tell(len(forward.rows))
         return [scores[row] for row in range(len(pairs))]
+
+    def _part_of(self, forward: ForwardPass, model: Seq2Seq) -> ForwardPass:
+        """Takes from a pass of several models what one of them has predicted."""
+        if not isinstance(self._model, Ensemble):
+            return forward
+        return replace(forward, model=model, outputs=self._model.outputs_of(model, forward.outputs))
 
     def _translate(
         self, texts: list[str], first: int, prefixes: list[str], wanted: Collection[str]

@@ -97,6 +97,10 @@ class Ensemble:
         )
         return _EnsembleOutputs(outputs, Signals.mean([output.signals for output in outputs]))
 
+    def outputs_of(self, member: Member, outputs: _EnsembleOutputs) -> Any:
+        """Takes what one member has predicted."""
+        return outputs.parts[self.members.index(member)]
+
     def scores(
         self, outputs: _EnsembleOutputs, rows: Int[Tensor, " r"], steps: Int[Tensor, " r"]
     ) -> Float[Tensor, "r v"]:

@@ -19,7 +19,6 @@ from torch import Tensor
 from untold.config import Config
 from untold.corpus.batching import Batch, IdPair, TextCodec, plan_by_length
 from untold.corpus.words import Word, words
-from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import NOT_NUMBERS, Hypothesis, Scorable
 from untold.decoding.penalties import CoveragePenalty, coverage_penalty, length_penalty
 from untold.errors import UntoldError
@@ -113,13 +112,6 @@ class ForwardPass:
             logits = self.model.scores(self.outputs, rows, steps).float()
             parts.append(-F.cross_entropy(logits, self.batch.labels[rows, steps], reduction="none"))
         return torch.zeros(real.shape, device=real.device).masked_scatter(real, torch.cat(parts))
-
-    def of(self, model: Seq2Seq) -> "ForwardPass":
-        """Takes what one model of an ensemble has predicted."""
-        if not isinstance(self.model, Ensemble):
-            return self
-        part = self.outputs.parts[list(self.model.members).index(model)]
-        return ForwardPass(model, self.rows, self.batch, part)
 
     @torch.inference_mode()
     def hypotheses(
@@ -246,8 +238,7 @@ class PairReader:
 
     @torch.inference_mode()
     def read_pass(self, forward: ForwardPass, pairs: Sequence[EncodedPair]) -> list[ReadPair]:
-        """Reads the pairs of a pass, which may be one of an ensemble that has this model."""
-        forward = forward.of(self.trained.model)
+        """Reads the pairs of a pass of this model."""
         batch = forward.batch
         log_probabilities = forward.log_probabilities.cpu().numpy()
         figures = [each.float().cpu().numpy() for each in self._figures(forward.outputs, batch)]
