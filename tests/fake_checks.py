@@ -12,7 +12,7 @@ from untold.checking.checker import CheckedSegment, JudgedSide
 from untold.checking.segments import Damage, ReadOptions, Segment
 from untold.corpus.words import Word
 
-__all__ = ["TEXTS", "install", "install_readers", "judged"]
+__all__ = ["TEXTS", "install", "install_checker", "install_readers", "judged"]
 
 # Whatever ends a line or a script, drives a terminal, or turns the direction of writing.
 TEXTS = '\x00\x07\x08\x1b[5m\n\r\t\x7f\x9b\u2028\u202e\u2066 {0} ](x) --> ]]> </script><!-- & "'
@@ -67,9 +67,14 @@ def _segment(file: str, line: int, texts: Iterable[str], name: str = "") -> Segm
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the commands read and judge as above, with a model of no weight."""
+    install_readers(monkeypatch)
+    install_checker(monkeypatch)
+
+
+def install_checker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the commands judge as above, with a model of no weight, but read in earnest."""
     from untold.storage.model_directory import TrainedModel
 
-    install_readers(monkeypatch)
     for name in ("check", "clean"):
         command = import_module(f"untold.commands.{name}")
         monkeypatch.setattr(command, "load_trained", lambda *_: object.__new__(TrainedModel))

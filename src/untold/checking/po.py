@@ -1,14 +1,18 @@
-"""Reads segments from gettext catalogues, entry by entry, so that damage stays in its entry."""
+"""Reads segments from gettext catalogues by polib; a damaged catalogue is one damage.
+
+polib takes text without quotes and entries without a msgstr for good, and loses lines: it reads
+only what has the shape of a catalogue.
+"""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from untold.checking.segments import (
     Damage,
-    RawLine,
+    Damaged,
     ReadOptions,
     Segment,
     finish_segment,
@@ -18,154 +22,128 @@ from untold.checking.segments import (
 )
 from untold.errors import one_line, shorten
 
-_KEYWORD = re.compile(rb"(msgctxt|msgid_plural|msgid|msgstr)\b")
+_LARGEST = 64 << 20  # bytes; polib holds a catalogue in memory, at ten times its size
 _CHARSET = re.compile(rb"Content-Type:.*?charset=([\w.:-]+)", re.IGNORECASE)
-_CONTENT = re.compile(
-    r'\s*(?:(?:msgctxt|msgid|msgid_plural|msgstr)\s|msgstr\[[0-9]\])?\s*"(?:[^"\\]++|\\.)*+"\s*'
+_STRING = re.compile(
+    r'(?:(msgctxt|msgid|msgid_plural|msgstr)(?:\s|\[([0-9])\]))?\s*"(?:[^"\\]++|\\.)*+"'
 )
-_FORM = re.compile(r"\s*msgstr(?:\[([0-9])\])?")
+_BEFORE = {  # what may stand before each keyword, or before a line without one
+    "msgctxt": ("", "msgstr"),
+    "msgid": ("", "msgctxt", "msgstr"),
+    "msgid_plural": ("msgid",),
+    "msgstr": ("msgid", "msgid_plural", "msgstr"),
+    None: ("msgctxt", "msgid", "msgid_plural", "msgstr"),
+}
+_SIGN = re.compile(r"#(?>[.,:~]|(?!#))(?=\S)")  # of a comment; polib wants a blank behind it
 # polib splits at whatever str.splitlines does, and a sentence may hold such characters.
 _INNER_BREAKS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
-@dataclass
-class _EntryLines:
-    """The lines of one entry as they come in."""
-
-    comments: list[bytes] = field(default_factory=list)
-    lines: list[RawLine] = field(default_factory=list)
-    keywords: set[bytes] = field(default_factory=set)
-    after_blank: bool = False
-
-    @property
-    def has_msgstr(self) -> bool:
-        return b"msgstr" in self.keywords
-
-    def ends_before(self, content: bytes) -> bool:
-        """Returns True if a line belongs to the next entry."""
-        if content.startswith(b"#~") or (content and self.after_blank and self.has_msgstr):
-            return True
-        if content.startswith(b"#"):
-            return self.has_msgstr or (self.after_blank and bool(self.lines))
-        keyword = _keyword(content)
-        if keyword in (b"msgctxt", b"msgid"):
-            return keyword in self.keywords or bool(self.keywords & {b"msgid", b"msgstr"})
-        return False
-
-    def add(self, line: RawLine) -> None:
-        content = line[1].strip()
-        self.after_blank = not content
-        if content.startswith(b"#"):
-            if not content.startswith(b"#~"):
-                self.comments.append(content)
-        elif content:
-            self.lines.append(line)
-            self.keywords.add(_keyword(content))
-
-
-def read_po_segments(path: Path, options: ReadOptions) -> Iterator[Segment | Damage]:  # noqa: ARG001
+def read_po(path: Path, options: ReadOptions) -> Iterator[Segment | Damage]:  # noqa: ARG001
     """Reads each translation of a .po or .pot file, also each plural form."""
     try:
         import polib
     except ImportError:
         raise needs_files(path, "polib") from None
-    charset: str | None = None
-    for block in _blocks(path):
-        if isinstance(block, Damage):
-            yield block
-            continue
-        if charset is None:
-            charset = _charset(block)
-            if not _is_charset(charset):
-                reason = f"unknown charset {shorten(charset)}: it is read as UTF-8; mend the header"
-                yield Damage(str(path), block.lines[0][0], reason)
-                charset = "utf-8"
-        yield from _entry(block, str(path), charset, polib)
+    try:
+        lines = _decode(_contents(path))
+        forms = _msgstr_lines(lines)
+        try:
+            # The line end at the end keeps polib from taking a text for the name of a file.
+            catalogue = polib.pofile("\n".join([*lines, ""]), encoding="utf-8")
+        except OSError as error:  # so polib calls all mistakes of syntax
+            at = re.search(r"\(?line (\d+)\)", str(error))
+            raise Damaged(
+                int(at[1]) if at else 1, "polib finds a mistake of syntax: mend it"
+            ) from None
+    except Damaged as damaged:
+        line, reason = damaged.args
+        yield Damage(str(path), line, one_line(reason))
+        return
+    begins = list(forms)
+    for entry in catalogue:
+        if entry.msgid and not entry.obsolete:
+            comment = catalogue.header if entry.linenum == 0 else ""  # of a file without a header
+            begin = begins[bisect_left(begins, int(entry.linenum or 0))]
+            yield from _segments(entry, comment, str(path), forms[begin])
 
 
-def _blocks(path: Path) -> Iterator[_EntryLines | Damage]:
-    """Cuts a file into entries; obsolete ones, which begin with #~, are left out."""
-    block = _EntryLines()
+def _contents(path: Path) -> list[bytes]:
+    contents, size = [], 0
     for line in read_raw_lines(path):
         if isinstance(line, Damage):
-            yield line
-            continue
-        if block.ends_before(line[1].strip()):
-            if block.lines:
-                yield block
-            block = _EntryLines()
-        block.add(line)
-    if block.lines:
-        yield block
+            raise Damaged(line.line, line.reason)
+        contents.append(line[1])
+        size += len(line[1]) + 1
+        if size > _LARGEST:
+            raise Damaged(line[0], f"the catalogue is longer than {_LARGEST >> 20} MiB: divide it")
+    return contents
 
 
-def _entry(block: _EntryLines, file: str, charset: str, polib: Any) -> Iterator[Segment | Damage]:
-    lines = []
-    for number, content in block.lines:
-        text = _decode(content, charset)
-        if text is None or not _CONTENT.fullmatch(text):
-            fault = f"bytes that are not {charset}" if text is None else "not a line of a PO file"
-            shown = f"{content[:40]!r}" if text is None else shorten(text.strip())
-            yield Damage(file, number, one_line(f"{fault} ({shown}): mend the entry"))
-            return
-        lines.append((number, text.strip()))
-    forms = {int(form[1] or 0): n for n, text in lines if (form := _FORM.match(text))}
-    if not forms or b"msgid" not in block.keywords:
-        lack = "msgstr" if b"msgid" in block.keywords else "msgid"
-        yield Damage(file, lines[0][0], f"an entry without {lack}: complete or remove it")
-        return
+def _decode(contents: list[bytes]) -> list[str]:
+    """Decodes lines by the charset of the header; comments may hold bytes of another one."""
+    data = b"\n".join(contents)
+    header = data.partition(b"msgstr")[2].partition(b"\nmsgid")[0]
+    found = _CHARSET.search(header)
+    # Templates say CHARSET until somebody fills in the real one.
+    charset = found[1].decode("ascii") if found and found[1] != b"CHARSET" else "utf-8"
     try:
-        entries = polib.pofile("\n".join(text for _, text in lines), encoding="utf-8")
-    except OSError as error:  # so polib calls all mistakes of syntax
-        at = re.search(r"\(line (\d+)\)", str(error))
-        number = lines[min(int(at[1]), len(lines)) - 1][0] if at else lines[0][0]
-        yield Damage(file, number, "polib finds a mistake of syntax here: mend the entry")
-        return
-    for entry in entries:
-        yield from _segments(entry, block, file, forms)
+        b"a".decode(charset)  # refuses codecs that do not give text
+    except (LookupError, UnicodeError, ValueError):
+        line = data[: data.find(found[0] if found else b"")].count(b"\n") + 1
+        raise Damaged(line, f"unknown charset {shorten(charset)}: mend the header") from None
+    lines = []
+    for number, content in enumerate(contents, start=1):
+        is_comment = content.lstrip().startswith(b"#")
+        try:
+            text = content.decode(charset, "replace" if is_comment else "strict")
+        except UnicodeError:
+            raise Damaged(
+                number, f"bytes that are not {charset} ({content[:40]!r}): mend it"
+            ) from None
+        text = _INNER_BREAKS.sub(" ", text).strip()
+        lines.append(_comment(text) if is_comment else text)
+    return lines
 
 
-def _segments(
-    entry: Any, block: _EntryLines, file: str, forms: dict[int, int]
-) -> Iterator[Segment]:
-    comments = [comment.decode("utf-8", "replace") for comment in block.comments]
-    flags = {flag.strip() for each in comments if each[1:2] == "," for flag in each[2:].split(",")}
-    ignored = ignored_kinds("\n".join(each.lstrip("#.") for each in comments))
+def _comment(text: str) -> str:
+    """Writes a comment as polib wants it; previous texts and bare signs it may stumble over."""
+    if len(text) < 3 or text.startswith(("#|", "#~|")):
+        return ""
+    return _SIGN.sub(lambda sign: f"{sign[0]} ", text, count=1)
+
+
+def _msgstr_lines(lines: list[str]) -> dict[int, dict[int, int]]:
+    """Maps the line of a msgid to the lines of its msgstr by plural form; refuses bad shapes."""
+    forms: dict[int, dict[int, int]] = {}
+    before, begins = "", 0
+    for number, text in enumerate(lines, start=1):
+        if text.startswith("#"):
+            before = "" if before == "msgstr" else before  # a comment ends an entry
+        elif text:
+            string = _STRING.fullmatch(text)
+            if string is None or before not in _BEFORE[string[1]]:
+                raise Damaged(
+                    number, f"{shorten(text)} is nothing that a PO file has here: mend it"
+                )
+            before = string[1] or before
+            begins = number if string[1] == "msgid" else begins
+            if string[1] == "msgstr":
+                forms.setdefault(begins, {})[int(string[2] or 0)] = number
+    if before not in ("", "msgstr"):
+        raise Damaged(begins, "the entry has no msgstr: complete it")
+    return forms
+
+
+def _segments(entry: Any, comment: str, file: str, forms: dict[int, int]) -> Iterator[Segment]:
+    ignored = ignored_kinds("\n".join((entry.tcomment, entry.comment, comment)))
     name = shorten(entry.msgctxt or entry.msgid)
-    unchecked = "fuzzy" if "fuzzy" in flags else ""
-    for form, target in (entry.msgstr_plural or {0: entry.msgstr}).items():
-        plural = bool(entry.msgstr_plural)
+    plural = entry.msgstr_plural
+    for form, target in (plural or {0: entry.msgstr}).items():
         # A language with one form says one and many alike, so its form translates the plural.
-        is_singular = form == 0 and len(entry.msgstr_plural) != 1
+        is_singular = form == 0 and len(plural) != 1
         source = entry.msgid if is_singular or not entry.msgid_plural else entry.msgid_plural
         named = f"{name}[{form}]" if plural else name
+        unchecked = "fuzzy" if entry.fuzzy else ""
         raw = Segment(file, forms[form], source, target, named, ignored, unchecked)
         yield finish_segment(raw, gui=True)
-
-
-def _keyword(content: bytes) -> bytes:
-    found = _KEYWORD.match(content)
-    return found[1] if found else b""
-
-
-def _charset(block: _EntryLines) -> str:
-    found = _CHARSET.search(b"\n".join(content for _, content in block.lines))
-    # Templates say CHARSET until somebody fills in the real one.
-    return (
-        "utf-8" if found is None or found[1] == b"CHARSET" else found[1].decode("utf-8", "replace")
-    )
-
-
-def _is_charset(charset: str) -> bool:
-    try:
-        b"a".decode(charset)
-    except (LookupError, UnicodeError, ValueError):
-        return False
-    return True
-
-
-def _decode(content: bytes, charset: str) -> str | None:
-    try:
-        return _INNER_BREAKS.sub(" ", content.decode(charset))
-    except UnicodeError:
-        return None

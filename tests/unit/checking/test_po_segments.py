@@ -1,5 +1,7 @@
 """gettext catalogues: entries, plurals, flags, comments, charsets, and what is damaged."""
 
+import gzip
+
 import polib
 import pytest
 from hypothesis import given
@@ -122,39 +124,79 @@ def test_what_polib_writes_is_read_and_stands_on_its_line(tmp_path_factory, entr
     assert all(lines[segment.line - 1].startswith("msgstr") for segment in segments)
 
 
-BROKEN = [
-    'msgid "broken\nmsgstr "kaputt"\n',
-    'msgid "broken"\nmsgstr "kaputt\n',
-    'msgid "bro"ken"\nmsgstr "kaputt"\n',
-    'msgid "broken"\nmsgst "kaputt"\n',
-    'msgid "broken"\nnonsense\nmsgstr "kaputt"\n',
-    'msgid "broken"\n',
-    'msgid "broken"\nmsgstr "kaputt"\nmsgstr "zweimal"\n',
-    'msgid "broken"\nmsgstr[x] "kaputt"\n',
-    "msgid broken\nmsgstr kaputt\n",
-    'msgid "broken\\"\nmsgstr "kaputt"\n',
-]
-ALONE = [
-    'msgstr "kaputt"\n',
-    '"kaputt"\n',
-]  # belong to the entry before if no blank line parts them
+FIRST = 'msgid "The first one"\nmsgstr "Das erste"\n\n'
+LAST = '\n#, fuzzy\nmsgid "The last one"\nmsgstr "Das letzte"\n'
 
 
 @pytest.mark.parametrize(
-    ("entry", "blank"),
-    [*((each, "") for each in BROKEN), *((each, "\n") for each in (*BROKEN, *ALONE))],
+    ("entry", "line"),
+    [
+        ('msgid "broken\nmsgstr "kaputt"\n', 0),
+        ('msgid "broken"\nmsgstr "kaputt\n', 1),
+        ('msgid "bro"ken"\nmsgstr "kaputt"\n', 0),
+        ('msgid "broken"\nmsgst "kaputt"\n', 1),
+        ('msgid "broken"\nnonsense\nmsgstr "kaputt"\n', 1),
+        ('msgid "broken"\n', 3),  # where the next entry begins
+        ('msgid "broken"\nmsgid_plural "broken"\n#: a.c:1\n', 5),
+        ('msgid "broken"\nmsgstr "kaputt"\nmsgstr "zweimal"\n', 2),
+        ('msgid "broken"\nmsgstr "kaputt"\n# a hint\nmsgstr "zweimal"\n', 3),
+        ('msgid "broken"\nmsgstr[x] "kaputt"\n', 1),
+        ("msgid broken\nmsgstr kaputt\n", 0),
+        ('msgid "broken\\"\nmsgstr "kaputt"\n', 0),
+        ('# a hint\nmsgstr "kaputt"\n', 1),
+        ('# a hint\n"kaputt"\n', 1),
+        ('msgctxt "c"\nmsgctxt "d"\nmsgid "broken"\nmsgstr "kaputt"\n', 1),
+        ('msgid "broken"\nmsgstr "k\xe4putt"\n', 1),
+        ('#~ msgid "broken"\n#~ nonsense\n', 1),
+    ],
 )
-def test_a_damaged_entry_costs_itself_and_names_its_line(tmp_path, entry, blank):
-    before = f'#: a.c:1\nmsgid "The first one"\nmsgstr "Das erste"\n{blank}'
-    after = f'{blank}#, fuzzy\nmsgid "The last one"\nmsgstr "Das letzte"\n'
-    segments, damages = read(tmp_path / "a.po", HEADER.format("UTF-8") + before + entry + after)
-    assert [s.unchecked for s in segments][:1] == [""]
-    assert texts(segments) == [("The first one", "Das erste"), ("The last one", "Das letzte")]
-    start = (HEADER + before).count("\n") + 1
-    assert damages
-    assert all(start <= damage.line < start + entry.count("\n") for damage in damages)
-    if blank:
-        assert segments[1].unchecked == "fuzzy"  # its own comments stay with the next entry
+def test_a_damaged_catalogue_is_one_damage_on_its_line(tmp_path, entry, line):
+    before = HEADER.format("UTF-8") + FIRST
+    segments, (damage,) = read(tmp_path / "a.po", (before + entry + LAST).encode("latin-1"))
+    assert segments == []
+    assert damage.line == before.count("\n") + 1 + line
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["", '"', "\\", "msgid", "\n", "\0", "\x85", "#"]))
+def test_a_cut_or_changed_catalogue_is_read_whole_or_is_one_damage(tmp_path_factory, place, junk):
+    path, place = tmp_path_factory.getbasetemp() / "cut.po", place % len(CATALOGUE)
+    for data in (CATALOGUE[:place], CATALOGUE[:place] + junk + CATALOGUE[place:]):
+        segments, damages = read(path, data)
+        assert len(damages) <= 1 and not (segments and damages)
+
+
+def test_the_last_entry_needs_a_msgstr(tmp_path):
+    segments, (damage,) = read(tmp_path / "a.po", f'{FIRST}msgid "broken"\n')
+    assert (segments, damage.line) == ([], 4)
+
+
+@pytest.mark.parametrize("sign", ["#:", "#,", "#.", "#~| msgid", "# a hint", "#:a.c:1", '#| "x"'])
+def test_comments_behind_the_last_entry_change_nothing(tmp_path, sign):
+    segments, damages = read(tmp_path / "a.po", f"{FIRST}{sign}\n")
+    assert (texts(segments), damages) == ([("The first one", "Das erste")], [])
+
+
+def test_comments_need_no_blank_and_belong_to_the_first_entry_of_a_file_without_a_header(tmp_path):
+    text = f"#untold: ignore omission\n#,fuzzy\n{FIRST}#.untold: ignore\n#:a.c:1\n{FIRST}"
+    segments, damages = read(tmp_path / "a.po", text)
+    assert damages == []
+    assert [(each.ignored, each.unchecked) for each in segments] == [
+        (frozenset({"omission"}), "fuzzy"),
+        (BOTH, ""),
+    ]
+
+
+def test_a_catalogue_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("untold.checking.po._LARGEST", 1000)
+    segments, (damage,) = read(tmp_path / "a.po.gz", gzip.compress(FIRST.encode() * 100))
+    assert (segments, damage.line) == ([], 71)
+    assert "divide it" in damage.reason
+
+
+def test_a_text_is_not_taken_for_the_name_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "#secret").write_text('msgid "a b"\nmsgstr "c d"\n')
+    assert read(tmp_path / "a.po", "#secret") == ([], [])
 
 
 def test_the_charset_of_the_header_is_used(tmp_path):
@@ -171,23 +213,19 @@ def test_the_charset_of_the_header_is_used(tmp_path):
             assert texts(read(tmp_path / "a.po", data)[0]) == [("two words", target)]
 
 
-def test_bytes_of_another_charset_cost_their_entry(tmp_path):
-    text = 'msgid "cheese"\nmsgstr "Käse"\n\n# Käse\nmsgid "The last one"\nmsgstr "Das letzte"\n'
-    segments, damages = read(tmp_path / "a.po", (HEADER.format("UTF-8") + text).encode("latin-1"))
-    assert texts(segments) == [("The last one", "Das letzte")]  # a comment may be odd
-    (damage,) = damages
-    assert damage.line == 6
-    assert "bytes that are not UTF-8" in damage.reason
+def test_comments_may_hold_bytes_of_another_charset(tmp_path):
+    data = (HEADER.format("UTF-8") + f"# K\xe4se\n{FIRST}").encode("latin-1")
+    segments, damages = read(tmp_path / "a.po", data)
+    assert (texts(segments), damages) == ([("The first one", "Das erste")], [])
 
 
-def test_a_template_and_an_unknown_charset_are_utf8(tmp_path):
+def test_a_template_is_utf8_and_an_unknown_charset_is_a_damage(tmp_path):
     text = 'msgid "cheese is good"\nmsgstr "Käse ist gut"\n'
     segments, damages = read(tmp_path / "a.pot", HEADER.format("CHARSET") + text)
     assert (texts(segments), damages) == ([("cheese is good", "Käse ist gut")], [])
     for charset in ("klingon", "rot13", "undefined", "hex"):
         segments, damages = read(tmp_path / "a.po", HEADER.format(charset) + text)
-        assert texts(segments) == [("cheese is good", "Käse ist gut")]
-        assert [damage.line for damage in damages] == [1]
+        assert (segments, [damage.line for damage in damages]) == ([], [3])
         assert f"unknown charset {charset}" in damages[0].reason
 
 

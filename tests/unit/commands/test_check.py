@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from fake_checks import install, install_readers
+from fake_checks import install, install_checker, install_readers
 from fuzz.in_process import Ended, run_in_process
 from toys import fill, toy_config, toy_tokenizers, write_corpus
 from untold.cli import app
@@ -221,6 +221,29 @@ def test_a_model_that_cannot_judge_says_how_to_get_one(
     ended = run_in_process((command, "model", *files[command]), folder)
     assert (ended.code, ended.output) == (2, "")
     assert ended.errors.count("\n") == 1 and all(cure in ended.errors for cure in cures)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("bad.po", 'msgid "a b"\nmsgstr "c d"\n\nmsgid "broken\nmsgstr "x"\n', 4),
+        ("bad.tmx", "<tmx>\n<body>\n<tu></body></tmx>\n", 3),
+        ("bad.xlf", "<xliff>\n<file>\nfish & chips</file></xliff>\n", 3),
+        ("bad.tsv", "a b\tc d\n\nno tab\n", 2),
+        ("bad.jsonl", "{\n", 1),
+    ],
+)
+def test_a_damaged_file_fails_and_the_next_one_is_checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, line: int
+) -> None:
+    monkeypatch.undo()
+    install_checker(monkeypatch)
+    (folder / name).write_text(text)
+    (folder / "next.po").write_text('msgid "a hat_93"\nmsgstr "ein Hut"\n')
+    ended = check(folder, name, "next.po", code=1)
+    assert ended.output.startswith(f"{name}:{line}: damaged: ")
+    assert 'next.po:2: omission 0.93  "hat_93"' in ended.output
+    check(folder, name, "next.po", "--fail-on", "damage", code=1)
 
 
 ROOT = Path(__file__).parents[3]
