@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def request_of(client: "asyncio.Event | None" = None) -> Request:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Generator[Service, None, None]:
     """A service that computes, without a model."""
-    service = Service({}, ServiceLimits(seconds=0.3, batch_texts=2))
+    service = Service({}, ServiceLimits(seconds=0.5, batch_texts=2))
     monkeypatch.setattr(service.registry, "_models", {"none": None})
     service.worker.start()
     yield service
@@ -112,6 +113,23 @@ def test_progress_is_told_and_then_all_results(service):
             return [event async for event in events]
 
     assert asyncio.run(ask()) == [2, 4, [1, 2, 3, 4, 5]]
+
+
+def test_a_list_may_take_longer_than_an_answer_while_it_goes_on(service, monkeypatch):
+    halve = Halving.run
+
+    def halve_slowly(task: Halving, items: Sequence[int], advance: Callable[[], None]) -> list[int]:
+        time.sleep(0.3)
+        return halve(task, items, advance)
+
+    async def watch() -> list[Any]:
+        async with aclosing(service.watch(request_of(), Halving(), [2, 4, 6])) as events:
+            return [event async for event in events]
+
+    monkeypatch.setattr(Halving, "run", halve_slowly)
+    assert asyncio.run(watch()) == [2, [1, 2, 3]]
+    with pytest.raises(ApiError):
+        asyncio.run(service.run(request_of(), Halving(), [2, 4, 6]))
 
 
 def test_a_stream_ends_when_nobody_follows_it(service):
