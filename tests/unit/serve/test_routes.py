@@ -136,6 +136,9 @@ def test_an_omission_is_found_in_a_pair_and_in_a_file(client: Client):
     content = base64.b64encode(f"{pair['source']}\t{pair['target']}\n".encode()).decode()
     by_file = client.post("/v1/check", {"file": {"name": "x.tsv", "content": content}}).json()
     assert by_file["results"][0] == by_pair["results"][0] | {"file": "x.tsv"}
+    rare = client.post("/v1/check", {"pairs": [pair], "expected": 0.001, "threshold": 0.99}).json()
+    assert rare["findings"] == 0
+    assert rare["results"][0]["source"]["any"] < by_pair["results"][0]["source"]["any"]
     both = {"pairs": [pair], "file": {"name": "x.tsv", "content": content}}
     for body in ({}, both):
         assert client.post("/v1/check", body).json()["error"]["code"] == "pairs_or_file"
@@ -147,7 +150,10 @@ def test_a_stream_ends_with_the_translation(client: Client):
     events = [block.split("\n") for block in answer.text.strip().split("\n\n")]
     names = [name.removeprefix("event: ") for name, _ in events]
     assert names == ["start", *["token"] * (len(names) - 2), "end"]
-    end = json.loads(events[-1][1].removeprefix("data: "))
+    data = [json.loads(line.removeprefix("data: ")) for _, line in events]
+    shares, end = data[-1]["translation"]["trace"]["shares"], data[-1]
+    for event, row in ((data[1], shares[0]), (data[-2], shares[-1])):
+        assert event["shares"] == [pytest.approx(word, abs=1e-4) for word in row]
     whole = client.post("/v1/translate", {"texts": [SENTENCE], "trace": True}).json()
     assert end["translation"] == whole["translations"][0]
 
