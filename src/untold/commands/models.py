@@ -1,9 +1,4 @@
-"""`untold average` averages checkpoints.
-
-`untold info` describes a model.
-
-`untold score` prints the log-probabilities of given translations.
-"""
+"""`untold average`, `untold info` and `untold score`: small questions to a model, or to several."""
 
 import json
 from pathlib import Path
@@ -78,9 +73,9 @@ def score(
     )
     with task("scoring", len(pairs)) as begun:
         scored = translator.with_progress(begun.advance).score(pairs)
-    for each in scored:
+    for translation in scored:
         if as_json:
-            print(json.dumps(translation_record(each), ensure_ascii=False))
+            print(json.dumps(translation_record(translation), ensure_ascii=False))
         else:
-            print(f"{each.log_probability:.4f}")
+            print(f"{translation.log_probability:.4f}")
         printed += 1

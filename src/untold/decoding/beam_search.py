@@ -220,7 +220,7 @@ class SearchStep:
         A growing hypothesis is scored with the length penalty of its present length and without a
         coverage penalty.
         """
-        options = [kept[:1] for kept in self.finished.kept]
+        options = [ends[:1] for ends in self.finished.best]
         penalty = length_penalty(float(self.length), self.config.length_penalty)
         width = self.last.shape[1]
         for position, number in enumerate(self.live):
@@ -231,7 +231,7 @@ class SearchStep:
 
     def nbest(self) -> list[list[Hypothesis]]:
         """Builds the finished hypotheses of each sentence, best first: at least one."""
-        return self._build(self.finished.kept)
+        return self._build(self.finished.best)
 
     def ended(self, finished: FinishedHypotheses) -> "SearchStep":
         """Adds the last token: no sentence is live any more."""
@@ -249,8 +249,8 @@ class SearchStep:
         self, ends: Sequence[tuple[End, ...]], *, best_only: bool = False
     ) -> list[list[Hypothesis]]:
         """Builds hypotheses, sorted by score; samples of one sentence form one list."""
-        for number, own in enumerate(ends):
-            if not own:
+        for number, options in enumerate(ends):
+            if not options:
                 raise UntoldError(
                     f"{self.sentences.name(number)}: the model gives no probability to any "
                     "translation that the limits and constraints allow"
@@ -262,8 +262,8 @@ class SearchStep:
             group.sort(key=lambda pair: -pair[1].score)
             groups.append(group[:1] if best_only else group)
         chosen = [pair for group in groups for pair in group]
-        found = iter(self.pointers.hypotheses(chosen, self.sentences.source_mask))
-        return [[next(found) for _ in group] for group in groups]
+        hypotheses = iter(self.pointers.hypotheses(chosen, self.sentences.source_mask))
+        return [[next(hypotheses) for _ in group] for group in groups]
 
 
 def _start(sentences: Sentences, config: DecodeConfig) -> SearchStep:
@@ -274,7 +274,7 @@ def _start(sentences: Sentences, config: DecodeConfig) -> SearchStep:
         covered = Covered.nothing(coverage, sentences.words(), 1)
     bounds = length_penalty(constraints.limits.double(), config.length_penalty)
     last = torch.full((len(ids), 1), sentences.special.bos, device=device)
-    kept = 1 if config.temperature else config.nbest
+    size = 1 if config.temperature else config.nbest
     return SearchStep(
         sentences=sentences,
         config=config,
@@ -286,7 +286,7 @@ def _start(sentences: Sentences, config: DecodeConfig) -> SearchStep:
         scores=[(0.0,)] * len(ids),
         covered=covered,
         pointers=BackPointers([sentences.special.bos] * len(ids)),
-        finished=FinishedHypotheses.none(len(ids), kept),
+        finished=FinishedHypotheses.none(len(ids), size),
     )
 
 
@@ -313,30 +313,29 @@ def _advance(
     eos, finished, covered = step.sentences.special.eos, step.finished, step.covered
     if covered is not None:
         covered = covered.after(predicted.signals)
-    if any(token == eos for own in candidates for _, _, token, _ in own):
+    if any(token == eos for ranked in candidates for _, _, token, _ in ranked):
         finished = finished.add(_ends(step, candidates, covered))
-        candidates = [[each for each in own if each[2] != eos] for own in candidates]
-    still = [
-        position
-        for position, (own, bound) in enumerate(zip(candidates, step.bounds, strict=True))
-        if own and own[0][0] / bound > finished.worst[step.live[position]]
+        candidates = [[one for one in ranked if one[2] != eos] for ranked in candidates]
+    growing = [
+        (position, ranked)
+        for position, (ranked, bound) in enumerate(zip(candidates, step.bounds, strict=True))
+        if ranked and ranked[0][0] / bound > finished.worst[step.live[position]]
     ]
-    if not still:
+    if not growing:
         return step.ended(finished), source, predicted.state
-    kept = [(position, candidates[position]) for position in still]
     if finished is not step.finished or covered is not None:
         step = replace(step, covered=covered, finished=finished)
-    return _grow(step, kept, source, predicted.state)
+    return _grow(step, growing, source, predicted.state)
 
 
 def _grow(
-    step: SearchStep, kept: list[tuple[int, list[Candidate]]], source: Any, state: Any
+    step: SearchStep, growing: list[tuple[int, list[Candidate]]], source: Any, state: Any
 ) -> tuple[SearchStep, Any, Any]:
     """Adds one token to the hypotheses of the sentences that go on, given by position."""
     device, beams = step.last.device, step.last.shape[1]
-    width = max(len(ranked) for _, ranked in kept)
+    width = max(len(ranked) for _, ranked in growing)
     nothing = (-math.inf, 0, step.sentences.special.pad, -math.inf)
-    padded = [(p, ranked + [nothing] * (width - len(ranked))) for p, ranked in kept]
+    padded = [(p, ranked + [nothing] * (width - len(ranked))) for p, ranked in growing]
     rows = [p * beams + beam for p, ranked in padded for _, beam, _, _ in ranked]
     tokens = [token for _, ranked in padded for _, _, token, _ in ranked]
     log_probs = [log_prob for _, ranked in padded for *_, log_prob in ranked]
@@ -344,19 +343,19 @@ def _grow(
     if rows != list(range(step.last.numel())):
         state = state.select(torch.tensor(rows, device=device))
     live, constraints, bounds, covered = step.live, step.constraints, step.bounds, step.covered
-    if len(kept) < len(live):
-        still = torch.tensor([position for position, _ in kept], device=device)
+    if len(growing) < len(live):
+        still = torch.tensor([position for position, _ in growing], device=device)
         constraints, source = constraints.select(still), source.select(still)
-        live, bounds = tuple(live[p] for p, _ in kept), [bounds[p] for p, _ in kept]
+        live, bounds = tuple(live[p] for p, _ in growing), [bounds[p] for p, _ in growing]
     if covered is not None:
-        covered = covered.select([position for position, _ in kept], rows)
+        covered = covered.select([position for position, _ in growing], rows)
     grown = replace(
         step,
         length=step.length + 1,
         live=live,
         constraints=constraints,
         bounds=bounds,
-        last=torch.tensor(tokens, device=device).view(len(kept), width),
+        last=torch.tensor(tokens, device=device).view(len(growing), width),
         scores=[[score for score, *_ in ranked] for _, ranked in padded],
         covered=covered,
     )
@@ -367,12 +366,9 @@ def _ends(
     step: SearchStep, candidates: list[list[Candidate]], covered: Covered | None
 ) -> Iterator[tuple[int, End]]:
     """Scores the candidates that end and yields them as (sentence, End)."""
-    length, (b, beams) = step.length, step.last.shape
+    length, beams = step.length, step.last.shape[1]
     penalty = length_penalty(float(length + 1), step.config.length_penalty)
-    uncovered = None
-    if covered is not None:
-        everyone = torch.arange(beams, device=step.last.device).expand(b, -1)
-        uncovered = covered.penalties(everyone).tolist()
+    uncovered = None if covered is None else covered.penalties().tolist()
     limits = step.constraints.limits.tolist()
     for position, (number, ranked) in enumerate(zip(step.live, candidates, strict=True)):
         for whole, beam, token, log_prob in ranked:

@@ -130,14 +130,14 @@ def force(
 @lru_cache(maxsize=64)
 def _runs(tokens: tuple[int, ...]) -> list[tuple[int, int]]:
     """Joins neighbouring ids to (first, count)."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for token in sorted(set(tokens)):
-        first, count = found[-1] if found else (-1, 0)
+        first, count = runs[-1] if runs else (-1, 0)
         if first + count == token and count:
-            found[-1] = (first, count + 1)
+            runs[-1] = (first, count + 1)
         else:
-            found.append((token, 1))
-    return found
+            runs.append((token, 1))
+    return runs
 
 
 def _read(log_probs: Float[Tensor, "b n v"], tokens: Int[Tensor, " b"]) -> Float[Tensor, "b n 1"]:

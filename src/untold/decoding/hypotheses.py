@@ -1,13 +1,11 @@
-"""Back-pointers of a search, and the best hypotheses that have finished.
+"""What a search takes and returns, what it asks of a model, and how it recovers its hypotheses.
+
+The encoded source and the decoder state pass through a search unread. The search only calls their
+`select(rows)`: rows are sentences for a source and flattened (b n) hypotheses for a state.
 
 A search only appends to its back-pointers; nothing is reordered when beams change places. Row r of
 step s continues row parents[r] of step s-1, also when sentences have left the batch, so that one
 walk back over the steps recovers any number of hypotheses at once.
-
-The types that decoding takes and returns: Sentences, Hypothesis, and what it asks of a model.
-
-The encoded source and the decoder state pass through a search unread. The search only calls their
-`select(rows)`: rows are sentences for a source and flattened (b n) hypotheses for a state.
 """
 
 import math
@@ -170,9 +168,7 @@ class Paths(NamedTuple):
 
     tokens: list[list[int]]
     log_probs: list[list[float]]
-    signals: Signals[
-        Tensor
-    ]  # (f, s, ...) at each step s; beyond the end of a path they mean nothing
+    signals: Signals[Tensor]  # (f, s, ...) at each step s; beyond the end of a path without meaning
 
 
 class BackPointers:
@@ -212,14 +208,14 @@ class BackPointers:
     ) -> list[Hypothesis]:
         """Builds the hypotheses of these (sentence, end) pairs."""
         pairs = list(ends)
-        paths, found = self.follow([(end.step, end.row) for _, end in pairs]), []
+        paths, hypotheses = self.follow([(end.step, end.row) for _, end in pairs]), []
         for path, (number, end) in enumerate(pairs):
             log_probs, signals = paths.log_probs[path], paths.signals
             if end.eos_log_probability is not None:
                 log_probs.append(end.eos_log_probability)
             if self._signals:
                 signals = _cut(signals, path, len(log_probs), source_mask[number])
-            found.append(
+            hypotheses.append(
                 Hypothesis(
                     tokens=tuple(paths.tokens[path]),
                     score=end.score,
@@ -230,15 +226,15 @@ class BackPointers:
                     complete=end.eos_log_probability is not None,
                 )
             )
-        return found
+        return hypotheses
 
     def _places(self, step: int, row: int) -> list[tuple[int, int]]:
         """Finds the (step, row) of a path at every step, from the first on."""
-        found = []
+        places = []
         for number in range(step, -1, -1):
-            found.append((number, row))
+            places.append((number, row))
             row = self._parents[number][row]
-        return found[::-1]
+        return places[::-1]
 
     def _seen(self, places: list[list[tuple[int, int]]]) -> Signals[Tensor]:
         """Gathers the signals (f, s, ...) that the paths met; row 0 fills the ends."""
@@ -253,7 +249,7 @@ class FinishedHypotheses:
     """Keeps the `size` best finished hypotheses of each sentence; of equals the earlier."""
 
     size: int
-    kept: tuple[tuple[End, ...], ...]  # for each sentence, best first
+    best: tuple[tuple[End, ...], ...]  # for each sentence, best first
     counts: tuple[int, ...]  # hypotheses that have finished, kept or not
     worst: tuple[float, ...]  # the score to beat: -inf while places are empty
 
@@ -264,14 +260,14 @@ class FinishedHypotheses:
 
     def add(self, ends: Iterable[tuple[int, End]]) -> "FinishedHypotheses":
         """Adds (sentence, end) pairs."""
-        kept, counts, worst = list(self.kept), list(self.counts), list(self.worst)
+        best, counts, worst = list(self.best), list(self.counts), list(self.worst)
         for number, end in ends:
-            best = sorted((*kept[number], end), key=lambda each: -each.score)
-            kept[number] = tuple(best[: self.size])
+            ranked = sorted((*best[number], end), key=lambda other: -other.score)
+            best[number] = tuple(ranked[: self.size])
             counts[number] += 1
-            if len(kept[number]) == self.size:
-                worst[number] = kept[number][-1].score
-        return FinishedHypotheses(self.size, tuple(kept), tuple(counts), tuple(worst))
+            if len(best[number]) == self.size:
+                worst[number] = best[number][-1].score
+        return FinishedHypotheses(self.size, tuple(best), tuple(counts), tuple(worst))
 
 
 def _along(series: Sequence[Tensor], at: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Float64, Int
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from untold.config import DecodeConfig
@@ -100,10 +100,9 @@ class Covered:
 
     def select(self, live: list[int], rows: list[int]) -> "Covered":
         """Keeps the sentences `live`, with the hypotheses at `rows` of the flattened (b n)."""
-        kept = self.amounts.flatten(0, 1)[rows]
-        return Covered(self.rule, self.words[live], kept.view(len(live), -1, kept.shape[-1]))
+        amounts = self.amounts.flatten(0, 1)[rows]  # (r i)
+        return Covered(self.rule, self.words[live], amounts.unflatten(0, (len(live), -1)))
 
-    def penalties(self, beams: Int[Tensor, "b m"]) -> Float64[Tensor, "b m"]:
-        """Computes the penalty of candidates that continue these beams of each sentence."""
-        each = coverage_penalty(self.amounts, self.words[:, None], self.rule.beta)
-        return each.gather(1, beams)
+    def penalties(self) -> Float64[Tensor, "b n"]:
+        """Computes what each hypothesis would lose by ending now."""
+        return coverage_penalty(self.amounts, self.words[:, None], self.rule.beta)

@@ -14,13 +14,13 @@ from untold.storage.model_directory import CHECKPOINTS, TrainedModel, load_model
 
 def last_checkpoints(run: Path, count: int) -> list[Path]:
     """Finds the newest `count` complete checkpoints of a training run."""
-    found = [path for path in step_directories(run / CHECKPOINTS) if is_complete(path)]
-    if len(found) < count:
+    complete = [path for path in step_directories(run / CHECKPOINTS) if is_complete(path)]
+    if len(complete) < count:
         raise UntoldError(
-            f"{run}: {len(found)} checkpoints, not {count}: ask for fewer, or train with a larger "
-            "train.keep"
+            f"{run}: {len(complete)} checkpoints, not {count}: ask for fewer, or train with a "
+            "larger train.keep"
         )
-    return found[-count:]
+    return complete[-count:]
 
 
 @torch.no_grad()

@@ -1,9 +1,8 @@
-"""Summarises a model for `untold info`: shape, vocabulary, parameters, decoding.
+"""What a directory holds: a summary of a model for `untold info`, and how a run was last started.
 
-The record of a run: how it was last started, so that its directory is enough to go on.
-
-Checkpoints hold the settings, too. But a run that was killed before its first checkpoint has none,
-and no checkpoint says which model a run began with, or where its data were found.
+The record of the start lets a run go on from its directory alone. Checkpoints hold the settings,
+too. But a run that was killed before its first checkpoint has none, and no checkpoint says which
+model a run began with, or where its data were found.
 """
 
 import json
@@ -25,6 +24,8 @@ from untold.storage.model_directory import (
     hugging_face_name,
     step_directories,
 )
+
+SETTINGS, START = "settings", "start.json"
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,6 @@ def _separator(config: SeparatorConfig) -> str:
     if how == "gdr":
         how += f", {config.agreement} agreement, {config.num_iterations} iterations"
     return f"{how}, capsules {past} + {future} + {redundant}"
-
-
-SETTINGS, START = "settings", "start.json"
 
 
 @dataclass(frozen=True)

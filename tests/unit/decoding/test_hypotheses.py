@@ -47,7 +47,7 @@ def test_the_best_stay_in_order_and_all_are_counted():
     second = first.add(ends(1, -4.0))
     assert second.worst == (-2.0, -5.0)
     assert second.counts == (3, 2)
-    assert [end.score for end in second.kept[1]] == [-4.0, -5.0]
+    assert [end.score for end in second.best[1]] == [-4.0, -5.0]
     assert first.counts == (3, 1), "what was there before stays as it was"
 
 
@@ -55,7 +55,7 @@ def test_of_equal_scores_the_earlier_is_better():
     finished = none(2, sentences=1).add(ends(0, -1.0)).add(ends(0, -1.0, step=1))
     pointers = BackPointers([BOS])
     pointers.append([0], [7], [-0.5])
-    pairs = [(0, end) for end in finished.kept[0]]
+    pairs = [(0, end) for end in finished.best[0]]
     found = pointers.hypotheses(pairs, torch.ones(1, 3, dtype=torch.bool))
     assert [hypothesis.tokens for hypothesis in found] == [(), (7,)]
     assert found[1].token_log_probabilities == (-0.5, -1.0)
