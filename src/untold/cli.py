@@ -132,7 +132,7 @@ def _display(progress: Literal["auto", "plain", "none"]) -> AbstractContextManag
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     if progress == "none" or (progress == "auto" and not is_terminal):
         return show_on(None)
-    from untold.progress_display import show
+    from untold.progress_bar import show
 
     return show(progress)
 

@@ -17,8 +17,14 @@ import torch
 from rich.console import Console
 
 from untold.files import write_file, writing
-from untold.progress_bar import Display, Task, active_display, is_decided
-from untold.progress_display import ProgressBars, error_console
+from untold.progress_bar import (
+    Display,
+    ProgressBars,
+    Task,
+    active_display,
+    error_console,
+    is_decided,
+)
 from untold.training.distributed import ProcessGroup
 from untold.training.progress import UnloggedSums
 
