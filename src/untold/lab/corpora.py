@@ -1,9 +1,6 @@
-"""The corpora of experiments: the embedded grammars, and real ones that a user has in a folder.
+"""Corpora of experiments, generated or from a folder, and how large an experiment is."""
 
-How large an experiment is: from a minute on the embedded grammar to the paper's own settings.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -133,15 +130,22 @@ def _grammar(name: str, languages: tuple[str, str]) -> KnownCorpus:
     )
 
 
-def _two(split: str, source: str, target: str) -> tuple[str, str]:
-    return f"{split}.{source}.gz", f"{split}.{target}.gz"
+def _three_splits(
+    name: str, sides: tuple[str, str], origin: str, vocabulary: int, is_summary: bool = False
+) -> KnownCorpus:
+    """Describes a corpus of files such as train.zh.gz; those of summaries end in src and tgt."""
+    ends = ("src", "tgt") if is_summary else sides
+    train, valid, test = (
+        (f"{split}.{ends[0]}.gz", f"{split}.{ends[1]}.gz") for split in ("train", "valid", "test")
+    )
+    tests = (TestFiles("test", *test),)
+    return KnownCorpus(
+        name, sides, train, valid, tests, origin, vocabulary=vocabulary, is_summary=is_summary
+    )
 
 
-_RECIPE = "docs/paper-data.md has the steps"
-
-
-def _further_references(name: str) -> tuple[str, ...]:
-    return tuple(f"{name}.en{number}" for number in (1, 2, 3))
+_TATOEBA = "tatoeba.org has the sentences and their links; split them so that none crosses"
+_RECIPE = "docs/reproduce.md has the steps"
 
 
 _M30K = "{}.lc.norm.tok.{}.gz"
@@ -170,31 +174,13 @@ _ALL = [
         "github.com/multi30k/dataset has the files of data/task1/tok",
         bleu_tokenize="none",
     ),
-    KnownCorpus(
-        "tatoeba-zh-en",
-        ("zh", "en"),
-        _two("train", "zh", "en"),
-        _two("valid", "zh", "en"),
-        (TestFiles("test", *_two("test", "zh", "en")),),
-        "tatoeba.org has the sentences and their links; split them so that none crosses",
-        vocabulary=8000,
-    ),
-    KnownCorpus(
-        "tatoeba-ro-en",
-        ("ro", "en"),
-        _two("train", "ro", "en"),
-        _two("valid", "ro", "en"),
-        (TestFiles("test", *_two("test", "ro", "en")),),
-        "tatoeba.org has the sentences and their links; split them so that none crosses",
-    ),
-    KnownCorpus(
+    _three_splits("tatoeba-zh-en", ("zh", "en"), _TATOEBA, 8000),
+    _three_splits("tatoeba-ro-en", ("ro", "en"), _TATOEBA, 6000),
+    _three_splits(
         "debian-summaries",
         ("en", "en"),
-        _two("train", "src", "tgt"),
-        _two("valid", "src", "tgt"),
-        (TestFiles("test", *_two("test", "src", "tgt")),),
         "Debian's package descriptions: the long text is the source, the synopsis the target",
-        vocabulary=8000,
+        8000,
         is_summary=True,
     ),
     KnownCorpus(
@@ -203,7 +189,13 @@ _ALL = [
         ("train.zh", "train.en"),
         ("mt03.zh", "mt03.en0"),
         tuple(
-            TestFiles(name, f"{name}.zh", f"{name}.en0", None, _further_references(name))
+            TestFiles(
+                name,
+                f"{name}.zh",
+                f"{name}.en0",
+                None,
+                tuple(f"{name}.en{number}" for number in (1, 2, 3)),
+            )
             for name in ("mt04", "mt05", "mt06")
         ),
         f"the Linguistic Data Consortium; {_RECIPE}",
@@ -260,12 +252,12 @@ def find_corpus(
         root = out / "data" / name
         write_sample(known.grammar, pairs, _SEED, root)
     elif root is None:
-        raise UntoldError(f"--data {name} needs --root FOLDER with {_layout(known.paths)}")
+        raise UntoldError(f"--data {name} needs --root FOLDER with {', '.join(known.paths)}")
     missing = [path for path in known.paths if not _existing(root, path).exists()]
     if missing:
         raise UntoldError(
             f"--root {root}: {missing[0]} is missing there ({known.origin}); the folder must hold "
-            f"{_layout(known.paths)}"
+            f"{', '.join(known.paths)}"
         )
     return FoundCorpus(known, root, sentences)
 
@@ -290,10 +282,6 @@ def _existing(root: Path, path: str) -> Path:
     plain = path.removesuffix(".gz")
     forms = (root / path, root / plain, root / f"{plain}.gz")
     return next((form for form in forms if form.exists()), forms[0])
-
-
-def _layout(paths: Sequence[str]) -> str:
-    return ", ".join(paths)
 
 
 Settings = Mapping[str, object]  # by dotted name, as in --set

@@ -25,8 +25,9 @@ def _with_value(settings: Mapping[str, object], title: str) -> System:
     return variant("both", f"both-{title.replace(' = ', '')}", title, **settings)
 
 
-def _pair(before: str, after: str) -> tuple[System, System]:
-    return SYSTEMS[before], SYSTEMS[after]
+def _pairs(*names: str) -> list[tuple[System, System]]:
+    """Reads "before after"."""
+    return [(SYSTEMS[before], SYSTEMS[after]) for before, after in map(str.split, names)]
 
 
 def _values(setting: str, value: object) -> dict[str, object]:
@@ -47,15 +48,10 @@ _ITEMS: list[EvidenceItem] = [
                 "rnmt-control", "rnmt-coverage", "pfrnn", "aol", "aol-judged", "rnmt-both"
             ),
         ],
-        [
-            _pair("gdr", "bow"),
-            _pair("gdr", "bca"),
-            _pair("bow", "both"),
-            _pair("no-redundant", "both"),
-            _pair("wide", "both"),
-            _pair("pfrnn", "rnmt-both"),
-            _pair("aol", "rnmt-both"),
-        ],
+        _pairs(
+            *("gdr bow", "gdr bca", "bow both", "no-redundant both", "wide both"),
+            *("pfrnn rnmt-both", "aol rnmt-both"),
+        ),
     ),
     ScoreItem(
         "table2",

@@ -26,11 +26,6 @@ _BAGS = {
 }
 _AGREEMENT = {"train.bca_weight": 1.0}
 _BOTH = {**_PAPER_FORM, **_BAGS, **_AGREEMENT}
-_SEQUENCE = {
-    "train.sequence.kind": "reinforce",
-    "train.sequence.baseline": "mean",
-    "train.sequence.mix": 0.9,
-}
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,16 @@ def variant(of: str, name: str, title: str, **settings: object) -> System:
     system = SYSTEMS[of]
     changed = {f"model.separator.{key}": value for key, value in settings.items()}
     return replace(system, name=name, title=title, settings={**system.settings, **changed})
+
+
+def _learning(
+    name: str, title: str, reward: str, *, needs_aligner: bool = False, **more: object
+) -> System:
+    """Returns an RNMT that learns from whole translations; `more` are settings of that."""
+    estimator = {"kind": "reinforce", "baseline": "mean"} if "kind" not in more else {}
+    sequence = {**estimator, "reward": reward, "samples": 5, "mix": 0.9, **more}
+    settings = _RNMT | {f"train.sequence.{key}": value for key, value in sequence.items()}
+    return System(name, title, settings, "rnmt", "sequence", needs_aligner)
 
 
 _ALL = [
@@ -103,62 +108,13 @@ _ALL = [
         start="rnmt",
     ),
     System("pfrnn", "PFRNN", {"model.backbone": "pfrnn"}, start="rnmt"),
-    System(
-        "aol",
-        "RNMT + AOL",
-        {**_RNMT, **_SEQUENCE, "train.sequence.reward": "cdr", "train.sequence.samples": 5},
-        start="rnmt",
-        phase="sequence",
-        needs_aligner=True,
+    _learning("aol", "RNMT + AOL", "cdr", needs_aligner=True),
+    _learning(
+        "aol-judged", "RNMT + AOL by a discriminator", "cdr", discriminator=True, needs_aligner=True
     ),
-    System(
-        "aol-judged",
-        "RNMT + AOL by a discriminator",
-        {
-            **_RNMT,
-            **_SEQUENCE,
-            "train.sequence.reward": "cdr",
-            "train.sequence.samples": 5,
-            "train.sequence.discriminator": True,
-        },
-        start="rnmt",
-        phase="sequence",
-        needs_aligner=True,
-    ),
-    System(
-        "gnmt-rl",
-        "RNMT + RL (GLEU)",
-        {**_RNMT, **_SEQUENCE, "train.sequence.reward": "gleu", "train.sequence.samples": 5},
-        start="rnmt",
-        phase="sequence",
-    ),
-    System(
-        "mrt",
-        "RNMT + MRT",
-        {
-            **_RNMT,
-            "train.sequence.kind": "mrt",
-            "train.sequence.reward": "rouge",
-            "train.sequence.samples": 10,
-            "train.sequence.reference": True,
-            "train.sequence.mix": 0.9,
-        },
-        start="rnmt",
-        phase="sequence",
-    ),
-    System(
-        "ac-abs",
-        "RNMT + AC-ABS",
-        {
-            **_RNMT,
-            "train.sequence.kind": "actor_critic",
-            "train.sequence.reward": "rouge",
-            "train.sequence.samples": 5,
-            "train.sequence.mix": 0.9,
-        },
-        start="rnmt",
-        phase="sequence",
-    ),
+    _learning("gnmt-rl", "RNMT + RL (GLEU)", "gleu"),
+    _learning("mrt", "RNMT + MRT", "rouge", kind="mrt", samples=10, reference=True),
+    _learning("ac-abs", "RNMT + AC-ABS", "rouge", kind="actor_critic"),
     System("copynet", "RNMT that copies", {**_RNMT, "model.copying": True}, start="rnmt"),
     System("rnmt-both", "RNMT + GDR + BoW + BCA", {**_RNMT, **_BOTH}, start="rnmt"),
 ]
