@@ -1,8 +1,7 @@
-"""Results of `untold reproduce` as they were written: one folder for each corpus and scale.
+"""The claims of the paper, and some of this project: how each is tested, and what came out.
 
-Judges a claim by results: what was measured, and a plain verdict.
-
-Lists the claims of the paper, and some of this project, each with its test and its judge.
+Claims are judged by results of `untold reproduce` as they were written: a folder for each corpus
+and scale.
 """
 
 import json
@@ -10,11 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec
 
 from untold.errors import UntoldError
 from untold.lab.registry import ITEMS
 from untold.lab.systems import SYSTEMS
+
+Verdict = Literal["holds", "does not hold at this size"]
+HOLDS: Verdict = "holds"
+NO: Verdict = "does not hold at this size"
+_FEWEST = 50  # sentences of a bucket
+_LABELS = {"auc": "AUC", "flips": "words that turn in time"}
+Parameters = ParamSpec("Parameters")
+
+
+class _NotMeasuredError(Exception):
+    """What a judge needs is not among the results."""
 
 
 @dataclass(frozen=True)
@@ -49,29 +59,29 @@ class ResultSet:
     name: str
     items: Mapping[str, Mapping[str, Any]]
 
-    def figures(self, item: str) -> Mapping[str, Any] | None:
-        """Returns what an item measured; None if it was not made."""
-        record = self.items.get(item)
-        return None if record is None else record["figures"]
+    def figures(self, item: str) -> Mapping[str, Any]:
+        """Returns what an item measured."""
+        if item not in self.items:
+            raise _NotMeasuredError
+        return self.items[item]["figures"]
 
-    def measured(self, item: str, system: str) -> Any | None:
+    def measured(self, item: str, system: str) -> Any:
         """Returns what an item measured of a system, mostly a value for each seed."""
-        figures = self.figures(item)
-        return None if figures is None else figures.get(SYSTEMS[system].title)
+        figures, title = self.figures(item), SYSTEMS[system].title
+        if title not in figures:
+            raise _NotMeasuredError
+        return figures[title]
 
-    def test(self, item: str, system: str, against: str) -> SystemTest | None:
+    def test(self, item: str, system: str, against: str) -> SystemTest:
         """Finds the test of two systems; `ours, penalty by past` is one with a way of searching."""
-        figures = self.figures(item)
-        if figures is None:
-            return None
-        names = _title(system), _title(against)
-        for found in figures["tests"]:
-            if (found["system"], found["against"]) == names:
+        figures, names = self.figures(item), (_title(system), _title(against))
+        for test in figures["tests"]:
+            if (test["system"], test["against"]) == names:
                 after, before = (figures["systems"][name]["bleu"] for name in names)
                 by_seed = tuple(x - y for x, y in zip(after, before, strict=False))
-                keys = "difference", "p_bootstrap", "p_randomisation"
-                return SystemTest(**{key: found[key] for key in keys}, by_seed=by_seed)
-        return None
+                p_values = test["p_bootstrap"], test["p_randomisation"]
+                return SystemTest(test["difference"], *p_values, by_seed)
+        raise _NotMeasuredError
 
 
 def _title(name: str) -> str:
@@ -92,12 +102,6 @@ def read_result_set(folder: Path, name: str | None = None) -> ResultSet:
     return ResultSet(name or folder.name, items)
 
 
-Verdict = Literal["holds", "does not hold at this size"]
-_FEWEST = 50  # sentences of a bucket
-HOLDS: Verdict = "holds"
-NO: Verdict = "does not hold at this size"
-
-
 @dataclass(frozen=True)
 class Outcome:
     """Says what was measured, and whether the claim holds there."""
@@ -113,159 +117,126 @@ def _outcome(is_true: bool, numbers: str) -> Outcome:
     return Outcome(HOLDS if is_true else NO, numbers)
 
 
-def gains(item: str, system: str, *against: str) -> Judge:
-    """Judges that a system has a better BLEU than each of some others, above chance."""
+def _judge(
+    decide: Callable[Concatenate[ResultSet, Parameters], Outcome],
+) -> Callable[Parameters, Judge]:
+    """Makes a judge of a function that also has parameters."""
 
-    def judge(results: ResultSet) -> Outcome | None:
-        found = {other: results.test(item, system, other) for other in against}
-        tests = {name: test for name, test in found.items() if test is not None}
-        if len(tests) < len(against):
-            return None
-        numbers = "; ".join(f"over {name}: {test}" for name, test in tests.items())
-        return _outcome(all(test.is_better for test in tests.values()), numbers)
-
-    return judge
-
-
-def keeps(item: str, system: str, against: str) -> Judge:
-    """Judges that a system is not worse than another; a loss counts if it is above chance."""
-
-    def judge(results: ResultSet) -> Outcome | None:
-        test = results.test(item, system, against)
-        if test is None:
-            return None
-        return _outcome(not test.is_worse, f"over {against}: {test}")
-
-    return judge
-
-
-def rises(item: str, key: str, pairs: Sequence[tuple[str, str]], places: int = 3) -> Judge:
-    """Judges that a figure is higher for each second system on every seed that both have."""
-
-    def judge(results: ResultSet) -> Outcome | None:
-        parts, is_true = [], True
-        for before, after in pairs:
-            both = [results.measured(item, name) for name in (before, after)]
-            if None in both:
+    def with_parameters(*given: Parameters.args, **named: Parameters.kwargs) -> Judge:
+        def judge(results: ResultSet) -> Outcome | None:
+            try:
+                return decide(results, *given, **named)
+            except _NotMeasuredError:
                 return None
-            low, high = ([each[key] for each in seeds or ()] for seeds in both)
-            is_true &= all(x < y for x, y in zip(low, high, strict=False))
-            means = (f"{fmean(values):.{places}f} (n = {len(values)})" for values in (low, high))
-            parts.append(f"{before} {next(means)}, {after} {next(means)}")
-        return _outcome(is_true, f"{key}: {'; '.join(parts)}")
 
-    return judge
+        return judge
+
+    return with_parameters
 
 
-def separates(system: str, item: str = "separation") -> Judge:
-    """Judges that past and future are right more often than word order alone tells."""
-
-    def judge(results: ResultSet) -> Outcome | None:
-        seeds = results.measured(item, system)
-        if seeds is None:
-            return None
-        parts, is_true = [], True
-        for key in ("auc", "flips"):
-            own = fmean(each["model"][key] for each in seeds)
-            rule = seeds[0]["rule"][key]
-            is_true &= own > rule
-            parts.append(f"{_LABELS[key]} {own:.3f}, the position rule {rule:.3f}")
-        off = fmean(each["model"]["accuracy_off_rule"] for each in seeds)
-        parts.append(f"right where the rule is wrong {off:.3f} (n = {len(seeds)})")
-        return _outcome(is_true, "; ".join(parts))
-
-    return judge
+@_judge
+def gains(results: ResultSet, item: str, system: str, *against: str) -> Outcome:
+    """Judges that a system has a better BLEU than each of some others, above chance."""
+    tests = {other: results.test(item, system, other) for other in against}
+    numbers = "; ".join(f"over {name}: {test}" for name, test in tests.items())
+    return _outcome(all(test.is_better for test in tests.values()), numbers)
 
 
-_LABELS = {"auc": "AUC", "flips": "words that turn in time"}
+@_judge
+def keeps(results: ResultSet, item: str, system: str, against: str) -> Outcome:
+    """Judges that a system is not worse than another; a loss counts if it is above chance."""
+    test = results.test(item, system, against)
+    return _outcome(not test.is_worse, f"over {against}: {test}")
 
 
-def knows_words(system: str, margin: float) -> Judge:
-    """Judges that the bags predict more words than the most frequent ones are."""
-
-    def judge(results: ResultSet) -> Outcome | None:
-        seeds = results.measured("overlap", system)
-        if seeds is None:
-            return None
-        own = {key: fmean(each[key] for each in seeds) for key in ("past", "future")}
-        plain = {key: seeds[0][f"{key}_by_frequency"] for key in own}
-        numbers = "; ".join(
-            f"{key} {own[key]:.3f}, the most frequent words {plain[key]:.3f}" for key in own
+@_judge
+def rises(
+    results: ResultSet, item: str, key: str, pairs: Sequence[tuple[str, str]], places: int = 3
+) -> Outcome:
+    """Judges that a figure is higher for each second system on every seed that both have."""
+    parts, is_true = [], True
+    for before, after in pairs:
+        low, high = (
+            [seed[key] for seed in results.measured(item, name)] for name in (before, after)
         )
-        is_true = all(own[key] > plain[key] + margin for key in own)
-        return _outcome(is_true, f"{numbers} (n = {len(seeds)})")
+        is_true &= all(x < y for x, y in zip(low, high, strict=False))
+        means = (f"{fmean(values):.{places}f} (n = {len(values)})" for values in (low, high))
+        parts.append(f"{before} {next(means)}, {after} {next(means)}")
+    return _outcome(is_true, f"{key}: {'; '.join(parts)}")
 
-    return judge
+
+@_judge
+def separates(results: ResultSet, system: str, item: str = "separation") -> Outcome:
+    """Judges that past and future are right more often than word order alone tells."""
+    seeds = results.measured(item, system)
+    parts, is_true = [], True
+    for key, label in _LABELS.items():
+        mean, rule = fmean(seed["model"][key] for seed in seeds), seeds[0]["rule"][key]
+        is_true &= mean > rule
+        parts.append(f"{label} {mean:.3f}, the position rule {rule:.3f}")
+    off = fmean(seed["model"]["accuracy_off_rule"] for seed in seeds)
+    parts.append(f"right where the rule is wrong {off:.3f} (n = {len(seeds)})")
+    return _outcome(is_true, "; ".join(parts))
 
 
-def grows_with_length(before: str, after: str) -> Judge:
+@_judge
+def knows_words(results: ResultSet, system: str, margin: float) -> Outcome:
+    """Judges that the bags predict more words than the most frequent ones are."""
+    seeds = results.measured("overlap", system)
+    parts, is_true = [], True
+    for key in ("past", "future"):
+        mean, plain = fmean(seed[key] for seed in seeds), seeds[0][f"{key}_by_frequency"]
+        is_true &= mean > plain + margin
+        parts.append(f"{key} {mean:.3f}, the most frequent words {plain:.3f}")
+    return _outcome(is_true, f"{'; '.join(parts)} (n = {len(seeds)})")
+
+
+@_judge
+def grows_with_length(results: ResultSet, before: str, after: str) -> Outcome:
     """Judges that the longest sources gain, and more than the shortest.
 
     Buckets with few sentences tell nothing, and are left out.
     """
-
-    def judge(results: ResultSet) -> Outcome | None:
-        record = results.items.get("figure5")
-        plain, own = (results.measured("figure5", name) for name in (before, after))
-        if record is None or plain is None or own is None:
-            return None
-        table = record["tables"][0]
-        full = [place for place, size in enumerate(table["rows"][-1][1:]) if int(size) >= _FEWEST]
-        buckets = [table["columns"][1 + place] for place in full]
-        gaps = {
-            key: [_means(own[key])[place] - _means(plain[key])[place] for place in full]
-            for key in ("bleu", "words")
-        }
-        numbers = ", ".join(
-            f"{bucket} words {bleu:+.2f} BLEU and {words:+.2f} words"
-            for bucket, bleu, words in zip(buckets, gaps["bleu"], gaps["words"], strict=True)
-        )
-        is_true = gaps["bleu"][-1] > max(0.0, gaps["bleu"][0]) and gaps["words"][-1] > 0
-        return _outcome(is_true, numbers)
-
-    return judge
+    plain, grown = (results.measured("figure5", name) for name in (before, after))
+    table = results.items["figure5"]["tables"][0]
+    full = [place for place, size in enumerate(table["rows"][-1][1:]) if int(size) >= _FEWEST]
+    gaps = {
+        key: [_means(grown[key])[place] - _means(plain[key])[place] for place in full]
+        for key in ("bleu", "words")
+    }
+    numbers = ", ".join(
+        f"{table['columns'][1 + place]} words {bleu:+.2f} BLEU and {words:+.2f} words"
+        for place, bleu, words in zip(full, gaps["bleu"], gaps["words"], strict=True)
+    )
+    is_true = gaps["bleu"][-1] > max(0.0, gaps["bleu"][0]) and gaps["words"][-1] > 0
+    return _outcome(is_true, numbers)
 
 
 def _means(seeds: Sequence[Sequence[float]]) -> list[float]:
-    return [fmean(each) for each in zip(*seeds, strict=True)]
+    return [fmean(bucket) for bucket in zip(*seeds, strict=True)]
 
 
-def is_best_in_the_middle(setting: str) -> Judge:
+@_judge
+def is_best_in_the_middle(results: ResultSet, setting: str) -> Outcome:
     """Judges that a sweep has its best BLEU between its ends."""
-
-    def judge(results: ResultSet) -> Outcome | None:
-        figures = results.figures("figure7")
-        if figures is None:
-            return None
-        values: Mapping[str, float] = figures[setting]
-        first, *_, last = values
-        best = max(values, key=lambda name: values[name])
-        numbers = ", ".join(f"{name}: {bleu:.2f}" for name, bleu in values.items())
-        return _outcome(best not in (first, last), f"{setting} {numbers}")
-
-    return judge
+    values: Mapping[str, float] = results.figures("figure7")[setting]
+    first, *_, last = values
+    best = max(values, key=lambda name: values[name])
+    numbers = ", ".join(f"{name}: {bleu:.2f}" for name, bleu in values.items())
+    return _outcome(best not in (first, last), f"{setting} {numbers}")
 
 
-def costs_at_most(expected: Mapping[str, tuple[float, float]]) -> Judge:
+@_judge
+def costs_at_most(results: ResultSet, expected: Mapping[str, tuple[float, float]]) -> Outcome:
     """Judges that training and decoding keep the shares of the plain speed that were claimed."""
-
-    def judge(results: ResultSet) -> Outcome | None:
-        found = {name: results.measured("speed", name) for name in expected}
-        speeds = {name: each for name, each in found.items() if each is not None}
-        if len(speeds) < len(expected):
-            return None
-        numbers = "; ".join(
-            f"{name} {both[0]:.2f} of the plain speed in training, {both[1]:.2f} in decoding"
-            for name, both in speeds.items()
+    parts, is_true = [], True
+    for name, claimed in expected.items():
+        speeds = results.measured("speed", name)
+        is_true &= all(x >= y for x, y in zip(speeds, claimed, strict=True))
+        parts.append(
+            f"{name} {speeds[0]:.2f} of the plain speed in training, {speeds[1]:.2f} in decoding"
         )
-        is_true = all(
-            own >= claimed
-            for name, both in speeds.items()
-            for own, claimed in zip(both, expected[name], strict=True)
-        )
-        return _outcome(is_true, numbers)
-
-    return judge
+    return _outcome(is_true, "; ".join(parts))
 
 
 @dataclass(frozen=True)
