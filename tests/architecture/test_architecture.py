@@ -28,7 +28,6 @@ LONGEST_FILE, LONGEST_FUNCTION, LARGEST_PACKAGE, SMALL_MODULE = 500, 45, 20, 60
 LONG_FILES = {
     "checking/xml_formats.py": 647,
     "corpus/tokenizer.py": 578,
-    "huggingface/modeling_past_future.py": 535,
 }
 LONE_SMALL_MODULES = {
     "decoding/sampling.py",
@@ -47,8 +46,8 @@ BUDGETS = {
     "decoding": 1_200,
     "embedded": 50,
     "explain": 850,
-    "export": 1_000,
-    "huggingface": 2_100,
+    "export": 608,
+    "huggingface": 1_920,
     "inference": 1_100,
     "lab": 5_400,
     "metrics": 1_150,

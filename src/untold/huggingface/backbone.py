@@ -6,13 +6,9 @@ read, such as language codes, is inserted here, and its rows and columns are hid
     encoder reads   source_before x EOS source_after
     decoder reads   target_before BOS y
 
-Where the families differ is in `architecture_families`.
-
-The attention of a wrapped Hugging Face model: beams share the keys of their source.
-
-transformers calls it by the name FOLDED. The adapter hands over all masks ready-made, as four axes
-of booleans, which transformers passes on as they are. Where transformers makes the masks itself, as
-in generate(), the function of that name makes all of them: without it they would be left out.
+Beams share the keys of their source: for this the attention is our own, which transformers calls by
+the name FOLDED. The adapter hands over all masks ready-made, as four axes of booleans; where
+transformers makes them itself, as in generate(), the function of that name makes all of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +36,7 @@ from untold.models.backbone import (
     Widths,
     check_positions,
 )
+from untold.models.layers import widen
 
 FOLDED = "untold_folded"
 
@@ -235,8 +232,8 @@ class HuggingFaceBackbone(Backbone):
         return readout if self.scale == 1.0 else readout * self.scale
 
     def output_embedding(self) -> Float[Tensor, "v o"]:
-        """Returns the weight of the output layer."""
-        return self.model.get_output_embeddings().weight
+        """Returns the weight of the output layer, in 32 bits: losses sum its rows."""
+        return widen(self.model.get_output_embeddings().weight)
 
     def parts(self) -> TransformerParts | None:
         """Describes a model of BART's family; a T5 has other parts."""

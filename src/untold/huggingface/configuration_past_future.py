@@ -6,7 +6,7 @@ It holds the backbone's own configuration and settings of untold, which untold's
 import copy
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from untold.config import Config, SeparatorConfig, parse_config
@@ -16,7 +16,7 @@ from untold.huggingface.config import HuggingFaceConfig
 from untold.huggingface.families import OWN_TYPE
 from untold.huggingface.folder import LANGUAGES, HuggingFaceFolder, describe_architecture
 from untold.huggingface.optional import import_transformers, quiet
-from untold.huggingface.tokenizer import HuggingFaceTokenizer, HuggingFaceTokenizers, TokenizerUse
+from untold.huggingface.tokenizer import TokenizerUse
 
 # Settings of [train] that say what is learnt; how it is learnt is up to the trainer.
 LOSS_SETTINGS = (
@@ -55,29 +55,30 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
         super().__init__(**others)
 
     @classmethod
-    def of(cls, found: HuggingFaceFolder, config: Config, backbone: Any) -> "PastFutureConfig":
+    def of(cls, folder: HuggingFaceFolder, config: Config, backbone: Any) -> "PastFutureConfig":
         """Describes a wrapped model with these settings; `backbone` is its own configuration."""
-        values = config.model_dump(mode="json")
+        values, tokenizers = config.model_dump(mode="json"), folder.tokenizers
         values["model"].pop("architecture")
         values["train"] = {name: values["train"][name] for name in LOSS_SETTINGS}
-        wanted = {name: values[name] for name in ("model", "train", "data", "decode")}
-        special = _describe_ids(found.tokenizers)
-        return cls(backbone=copy.deepcopy(backbone), settings=wanted, special_ids=special)
+        settings = {name: values[name] for name in ("model", "train", "data", "decode")}
+        sides = zip(("source", "target"), tokenizers.special_ids, strict=True)
+        special = {side: asdict(ids) for side, ids in sides} | {"sizes": list(tokenizers.sizes)}
+        return cls(backbone=copy.deepcopy(backbone), settings=settings, special_ids=special)
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
         """Returns the backbone's configuration with the sizes of the decoder, if they differ."""
-        found = copy.deepcopy(self.backbone.get_text_config(decoder=decoder, encoder=encoder))
+        text = copy.deepcopy(self.backbone.get_text_config(decoder=decoder, encoder=encoder))
         if encoder and not decoder:
-            return found
+            return text
         if layers := getattr(self.backbone, "num_decoder_layers", None):
-            found.num_layers = layers  # T5, whose caches would have the encoder's depth
+            text.num_layers = layers  # T5, whose caches would have the encoder's depth
         if size := getattr(self.backbone, "decoder_vocab_size", None):
-            found.vocab_size = size  # Marian, whose scores would be read at the source's ids
-        return found
+            text.vocab_size = size  # Marian, whose scores would be read at the source's ids
+        return text
 
     @property
     def untold(self) -> Config:
-        """Returns the settings as a configuration of untold."""
+        """The settings as a configuration of untold."""
         values: dict[str, Any] = {name: dict(value) for name, value in self.settings.items()}
         values["model"]["architecture"] = describe_architecture(self.backbone)
         if values["train"].get("freeze_backbone"):
@@ -86,14 +87,14 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
 
     @property
     def shape(self) -> HuggingFaceConfig:
-        """Returns the section [model] of the settings."""
+        """The section [model] of the settings."""
         shape = self.untold.model
         assert isinstance(shape, HuggingFaceConfig)
         return shape
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Counts the rows of the embeddings, source first."""
+        """The rows of the embeddings, source first."""
         source, target = self.special_ids["sizes"]
         return source, target
 
@@ -102,34 +103,11 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
         values = self.special_ids[side]
         return SpecialIds(**values | {"never_generated": tuple(values["never_generated"])})
 
-    def resized(self, size: int, tokenizer: Any) -> dict[str, Any]:
-        """Describes the ids of a tokenizer that was given tokens, for so many rows; or refuses."""
-        where = f"resize_token_embeddings({size})"
-        if tokenizer is None:
-            raise UntoldError(f"{where}: what are its tokens? Set model.tokenizer first")
-        if self.sizes[0] != self.sizes[1]:
-            raise UntoldError(
-                f"{where}: a model of two vocabularies cannot be given tokens: leave them out"
-            )
-        use = replace(self.tokenizer_use(), sizes=(size, size))
-        tokenizers = HuggingFaceTokenizers.of(tokenizer, use, where)
-        source = tokenizers.source
-        assert isinstance(source, HuggingFaceTokenizer)
-        if (most := source.largest_id) >= size:
-            raise UntoldError(f"{where}: the tokenizer has the id {most}: give at least {most + 1}")
-        return _describe_ids(tokenizers)
-
     def tokenizer_use(self) -> TokenizerUse:
         """Says how the model uses its tokenizer."""
         model = self.settings["model"]
         languages = {name: model.get(name, "") for name in LANGUAGES}
         return TokenizerUse(self.sizes, self.backbone.decoder_start_token_id, **languages)
-
-
-def _describe_ids(tokenizers: HuggingFaceTokenizers) -> dict[str, Any]:
-    """Describes special ids by side, and the sizes of both vocabularies, in plain values."""
-    sides = zip(("source", "target"), tokenizers.special_ids, strict=True)
-    return {side: asdict(ids) for side, ids in sides} | {"sizes": list(tokenizers.sizes)}
 
 
 def choose_languages(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,7 @@
-"""Says which architectures of transformers can be wrapped, and where they differ.
+"""Which architectures of transformers can be wrapped, and where they differ.
 
-The parts of Marian, BART, mBART, M2M100, NLLB and Pegasus, for preparing them for translation.
-
-They name their modules alike. They differ in where the norms stand, in a norm after the embedding,
-and in their positions.
+The family of BART names its modules alike. Its members differ in where the norms stand, in a norm
+after the embedding, and in their positions.
 """
 
 from collections.abc import Callable, Mapping

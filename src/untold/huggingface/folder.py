@@ -41,7 +41,7 @@ def read_folder(name: str, settings: Mapping[str, Any]) -> HuggingFaceFolder:
     """Reads a folder or a model of the hub; `settings` are keys of [model], such as languages."""
     where = f"hf:{name}"
     if extra := sorted(settings.keys() - set(LANGUAGES)):
-        known = ", ".join(f"model.{each}" for each in LANGUAGES)
+        known = ", ".join(f"model.{name}" for name in LANGUAGES)
         raise UntoldError(f"--set model.{extra[0]}: only {known} can change here")
     architecture = _read_architecture(name)
     refuse_architecture(architecture, where)
@@ -62,7 +62,7 @@ def read_folder(name: str, settings: Mapping[str, Any]) -> HuggingFaceFolder:
         ) from None
     if missing := sorted(loaded["missing_keys"]):  # transformers would draw them at random
         raise UntoldError(f"{where}: its weights lack {missing[0]}: name a folder with all of them")
-    asked = {each: str(value) for each, value in settings.items()}
+    asked = {key: str(value) for key, value in settings.items()}
     return wrap_model(stock.eval(), read_tokenizer(name), asked, where)
 
 
@@ -108,10 +108,10 @@ class _WrappingSample:
     def of(cls, tokenizers: HuggingFaceTokenizers) -> "_WrappingSample":
         """Takes ordinary pieces from all over both vocabularies."""
         sides = []
-        for each in (tokenizers.source, tokenizers.target):
-            special = each.special_ids.control
-            own = [i for i in range(len(each)) if i not in special]
-            sides.append([own[len(own) * k // 7] for k in range(7)])
+        for tokenizer in (tokenizers.source, tokenizers.target):
+            special = tokenizer.special_ids.control
+            text = [i for i in range(len(tokenizer)) if i not in special]
+            sides.append([text[len(text) * k // 7] for k in range(7)])
         source, target = sides
         eos, bos = tokenizers.source.special_ids.eos, tokenizers.target.special_ids.bos
         return cls([source[:5], source[5:]], [target[:3], target[3:6]], eos, bos)
@@ -167,25 +167,19 @@ def _read_architecture(name: str) -> dict[str, Any]:
     transformers = import_transformers()
     try:
         with quiet():
-            found, _ = transformers.PreTrainedConfig.get_config_dict(name)
+            architecture, _ = transformers.PreTrainedConfig.get_config_dict(name)
+            return architecture
     except _ERRORS as error:
         raise UntoldError(
             f"hf:{name}: neither a folder here nor a model of the hub that can be reached: "
             f"{shorten(error, 160)}"
         ) from None
-    return found
 
 
 def describe_architecture(config: Any) -> dict[str, Any]:
     """Describes a Hugging Face configuration in plain values, without what describes no model."""
-    left_out = (
-        "_name_or_path",
-        "dtype",
-        "torch_dtype",
-        "id2label",
-        "label2id",
-        "task_specific_params",
-    )
+    left_out = ("_name_or_path", "dtype", "torch_dtype")
+    left_out += ("id2label", "label2id", "task_specific_params")
     described = json.loads(json.dumps(config.to_dict()))
     return {name: value for name, value in described.items() if name not in left_out}
 
@@ -208,8 +202,8 @@ def _config(stock: Any, tokenizers: HuggingFaceTokenizers, asked: Mapping[str, s
     }
     languages = ("source_language", "target_language")
     data = {name: asked[name] for name in languages if asked.get(name)}
-    generation = stock.generation_config
-    decode = {"beam": generation.num_beams or 1} if (generation.num_beams or 1) > 1 else {}
+    beam = stock.generation_config.num_beams or 1
+    decode = {"beam": beam} if beam > 1 else {}
     return parse_config({"model": model, "data": data, "decode": decode}).within_limits()
 
 

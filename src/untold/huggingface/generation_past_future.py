@@ -1,15 +1,8 @@
-"""A model of transformers with past and future: for its trainers, its generate() and its hub.
+"""A model of transformers with past and future: its losses, and its generate().
 
-The modules, the losses and the names of all parameters are untold's own. Training runs as in
-untold, over a whole target at once; generate() reads token by token with the caches of
-transformers, where coverage is one more layer.
-
-Keeps what each hypothesis has covered as one more layer of a cache of transformers.
-
-generate() reorders all layers of a cache with its beams, and so reorders coverage, too. Coverage is
+Training runs as in untold, over a whole target at once. generate() reads token by token with the
+caches of transformers, where coverage is one more layer: so it is reordered with the beams. It is
 kept position by position, so that assisted generation can take tokens back.
-
-Joins past and future to the tokens that a decoder of transformers has read in one call.
 """
 
 import copy
@@ -30,24 +23,30 @@ from untold.huggingface.modeling_past_future import (
     PastFutureEncoderOutput,
     PastFutureOutput,
     PastFuturePreTrainedModel,
-    count_labels,
+    TextFrame,
     frame_source,
-    make_batch,
+    is_no_text,
 )
 from untold.huggingface.optional import import_transformers
-from untold.huggingface.pretrained_precision import WideBackbone
-from untold.models.backbone import Decoded, Source
+from untold.models.backbone import Decoded, OutputLayer, Source
 from untold.models.seq2seq import Outputs, Seq2Seq
 from untold.training.losses.objective import Objective
 
+_transformers: Any = import_transformers()
 _caches: Any = import_transformers("cache_utils")
+_Output: Any = PastFutureOutput  # type checkers do not know the fields that it inherits
+_IGNORED = -100  # marks padding in labels
+_INNER = (
+    *("encoder_attentions", "decoder_attentions", "cross_attentions"),
+    *("encoder_hidden_states", "decoder_hidden_states"),
+)
 
 
 class CoverageLayer(_caches.DynamicLayer):
     """Holds coverage (r 1 t i) where other layers hold keys; no attention reads it."""
 
 
-def read_coverage(cache: Any) -> Float[Tensor, "r i"]:
+def _read_coverage(cache: Any) -> Float[Tensor, "r i"]:
     """Returns the coverage after the last token that a cache holds."""
     layer = cache.self_attention_cache.layers[-1]
     if not isinstance(layer, CoverageLayer):
@@ -57,7 +56,7 @@ def read_coverage(cache: Any) -> Float[Tensor, "r i"]:
     return layer.keys[:, 0, -1]
 
 
-def add_coverage(cache: Any, covered: Float[Tensor, "r t i"]) -> None:
+def _add_coverage(cache: Any, covered: Float[Tensor, "r t i"]) -> None:
     """Adds the coverage after each of some more tokens, in a layer behind those of the decoder."""
     layers = cache.self_attention_cache.layers
     if not (layers and isinstance(layers[-1], CoverageLayer)):
@@ -85,7 +84,7 @@ class DecodedTokens:
         return self.start <= self.frame
 
 
-def separate_tokens(
+def _separate_tokens(
     seq2seq: Seq2Seq, source: Source, read: DecodedTokens, cache: Any
 ) -> tuple[Float[Tensor, "b t o"], Float[Tensor, "b u i g"]]:
     """Returns what the output layer reads at all positions, and the shares of the u last ones.
@@ -93,31 +92,31 @@ def separate_tokens(
     The others are part of the frame. A `cache` then holds what was covered.
     """
     hidden, (rows, length) = read.hidden, read.ids.shape
-    parts, shares = [seq2seq.backbone.finish(read.states[:, :hidden])], []
+    readouts, shares = [seq2seq.backbone.finish(read.states[:, :hidden])], []
     assert seq2seq.past_future is not None
     covers = seq2seq.past_future.coverage is not None
     ids, states = read.ids[:, hidden:], read.states[:, hidden:]
     if hidden < length and (read.begins or not covers):
-        made = seq2seq.decode(source, ids, decoded=Decoded(states))
-        parts.append(made.holistic)
-        shares.append(made.assignments)
-        covered = None if made.separated is None else made.separated.covered
+        outputs = seq2seq.decode(source, ids, decoded=Decoded(states))
+        readouts.append(outputs.holistic)
+        shares.append(outputs.assignments)
+        covered = None if outputs.separated is None else outputs.separated.covered
         if cache is not None and covered is not None:
-            add_coverage(cache, covered)
+            _add_coverage(cache, covered)
     elif hidden < length:
-        covered = read_coverage(cache)
+        covered = _read_coverage(cache)
         for last, state in zip(ids.split(1, dim=1), states.split(1, dim=1), strict=True):
             step = seq2seq.read_step(source, last, Decoded(state), covered, begins=False)
-            parts.append(step.holistic)
+            readouts.append(step.holistic)
             shares.append(step.signals.assignments)
             assert step.covered is not None
             covered = step.covered
-            add_coverage(cache, covered[:, None])
+            _add_coverage(cache, covered[:, None])
     none = read.states.new_zeros(rows, 0, source.mask.shape[1], 3)
-    return torch.cat(parts, dim=1), torch.cat([none, *shares], dim=1)
+    return torch.cat(readouts, dim=1), torch.cat([none, *shares], dim=1)
 
 
-def spread_shares(
+def _spread_shares(
     shares: Float[Tensor, "b u i g"], places: Int[Tensor, "b i"], hidden: int, width: int
 ) -> Float[Tensor, "b t f g"]:
     """Puts shares to the columns of the input, behind positions at which nothing is separated."""
@@ -127,13 +126,42 @@ def spread_shares(
     return whole
 
 
-_transformers: Any = import_transformers()
-_Output: Any = PastFutureOutput  # type checkers do not know the fields that it inherits
-_SOURCE = ("input_ids", "inputs_embeds", "attention_mask")
-_INNER = (
-    *("encoder_attentions", "decoder_attentions", "cross_attentions"),
-    *("encoder_hidden_states", "decoder_hidden_states"),
-)
+def _make_batch(
+    source: FramedSource,
+    labels: Int[Tensor, "b u"],
+    prefix: Int[Tensor, "b u"],
+    frame: TextFrame,
+) -> Batch:
+    """Makes a batch; `prefix` is what the decoder reads, u positions with those of the frame."""
+    special, first = frame.target, frame.hidden
+    real = (labels != _IGNORED) & (labels != special.pad)
+    if bool((real[:, 1:] & ~real[:, :-1]).any()):
+        raise UntoldError(
+            "labels are padded on the left: pad on the right (tokenizer.padding_side = 'right')"
+        )
+    hidden = is_no_text(labels, special)
+    if first and not bool(hidden[:, first - 1].all()):
+        raise UntoldError(
+            f"labels begin with the id {int(labels[~hidden[:, first - 1], first - 1][0])}, not "
+            "with what the decoder reads first: make them with tokenizer(text_target=...)"
+        )
+    mask = (real & ~hidden)[:, first:]
+    if bool((mask[:, 1:] & ~mask[:, :-1]).any()) or not bool(mask.any(1).all()):
+        raise UntoldError(
+            "labels hold a special id in the midst of a text, or no text: make them with "
+            "tokenizer(text_target=...)"
+        )
+    words = source.ids.gather(1, source.places).masked_fill(~source.mask, frame.source.pad)
+    return Batch(
+        words,
+        source.mask,
+        prefix[:, first:].masked_fill(~mask, special.pad),
+        labels[:, first:].masked_fill(~mask, special.pad),
+        mask,
+        torch.arange(len(labels)),
+        source.mask & (words != frame.source.eos),
+        special,
+    )
 
 
 class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformers.GenerationMixin):
@@ -150,24 +178,24 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
     ) -> Any:
         """Computes the loss of labels, or predicts what follows decoder_input_ids.
 
-        `options` are those of transformers: inputs_embeds, past_key_values, use_cache,
-        decoder_attention_mask, output_attentions, output_hidden_states, num_items_in_batch and
-        return_dict. With labels, logits are computed in evaluation mode alone.
+        `options` are those of transformers: past_key_values, use_cache, decoder_attention_mask,
+        output_attentions, output_hidden_states, num_items_in_batch and return_dict. With labels,
+        logits are computed in evaluation mode alone.
         """
-        if options.get("decoder_inputs_embeds") is not None:
-            raise UntoldError(
-                "decoder_inputs_embeds do not tell which words were said, as coverage has to know: "
-                "give decoder_input_ids"
-            )
+        for name in ("inputs_embeds", "decoder_inputs_embeds"):
+            if options.get(name) is not None:
+                raise UntoldError(
+                    f"{name} do not tell the words, which past and future have to know: give "
+                    f"{name.replace('inputs_embeds', 'input_ids')}"
+                )
         given = {"input_ids": input_ids, "attention_mask": attention_mask}
-        given["inputs_embeds"] = options.get("inputs_embeds")
         if labels is not None:
-            made = self._learn(given, labels, decoder_input_ids, options)
+            outputs = self._learn(given, labels, decoder_input_ids, options)
         else:
-            made = self._predict(given, decoder_input_ids, encoder_outputs, options)
+            outputs = self._predict(given, decoder_input_ids, encoder_outputs, options)
         as_values = options.get("return_dict")
         as_values = self.config.return_dict if as_values is None else as_values
-        return made if as_values else made.to_tuple()
+        return outputs if as_values else outputs.to_tuple()
 
     def _learn(
         self,
@@ -177,43 +205,40 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
         options: Mapping[str, Any],
     ) -> PastFutureOutput:
         """Computes untold's objective, divided by the number of labels."""
-        input_ids = given["input_ids"]
-        if input_ids is None or given["inputs_embeds"] is not None:
-            raise UntoldError(
-                "labels need input_ids, and no inputs_embeds: losses read the words of the source"
-            )
+        input_ids, frame = given["input_ids"], self.frame
+        if input_ids is None:
+            raise UntoldError("labels need input_ids: losses read the words of the source")
         if prefix is None:
             prefix = self.prepare_decoder_input_ids_from_labels(labels)
-        framed = frame_source(input_ids, given["attention_mask"], self.frame)
-        batch = make_batch(framed, labels, prefix, self.frame)
-        seq2seq, outputs, before = self._run(framed, batch, prefix)
-        with self._draws():
-            losses = Objective(seq2seq, self.losses)(batch, 1, outputs)
+        framed = frame_source(input_ids, given["attention_mask"], frame)
+        batch = _make_batch(framed, labels, prefix, frame)
+        with self._precision():
+            outputs, frame_readout = self._teacher_forced(framed, batch, prefix)
+            with self._draws():
+                losses = Objective(self.seq2seq, self.losses)(batch, 1, outputs)
         count = options.get("num_items_in_batch")
-        count = count_labels(labels, self.frame) if count is None else count
+        if count is None:  # as a trainer counts
+            count = ((labels != _IGNORED) & (labels != frame.target.pad)).sum()
         logits = None
         if not self.training:
-            logits = self._logits(torch.cat([before, outputs.holistic], dim=1))
+            logits = self._logits(torch.cat([frame_readout, outputs.holistic], dim=1))
         assert outputs.assignments is not None
-        sizes = before.shape[1], input_ids.shape[1]
-        shares = spread_shares(outputs.assignments, framed.places, *sizes)
+        sizes = frame_readout.shape[1], input_ids.shape[1]
+        shares = _spread_shares(outputs.assignments, framed.places, *sizes)
         inner = self._inner_values(given, prefix, options)
         return _Output(loss=losses.total / count, logits=logits, assignments=shares, **inner)
 
-    def _run(
+    def _teacher_forced(
         self, framed: FramedSource, batch: Batch, prefix: Tensor
-    ) -> tuple[Seq2Seq, Outputs, Float[Tensor, "b h o"]]:
-        """Reads whole targets, for losses; returns also what is read out within the frame."""
-        assert framed.ids is not None
-        backbone, hidden, kind = self.backbone, self.frame.hidden, self.capsule_dtype
+    ) -> tuple[Outputs, Float[Tensor, "b h o"]]:
+        """Reads whole targets; also returns the readouts at the language codes before them."""
+        backbone, hidden, dtype = self.backbone, self.frame.hidden, self.capsule_dtype
         encoded = backbone.encode_framed(framed.ids, framed.real)
-        own = Source(framed.pick(encoded.states).to(kind), framed.mask, encoded.memory)
-        source = self.separation.cast(own)
-        states = backbone.decode_framed(source, prefix).states.to(kind)
-        is_alike = backbone.output_embedding().dtype == kind
-        seq2seq = self.seq2seq_on(backbone if is_alike else WideBackbone(backbone, kind))
-        outputs = seq2seq.decode(source, batch.prefix, decoded=Decoded(states[:, hidden:]))
-        return seq2seq, outputs, backbone.finish(states[:, :hidden])
+        text = Source(framed.pick(encoded.states).to(dtype), framed.mask, encoded.memory)
+        source = self.separation.cast(text)
+        states = backbone.decode_framed(source, prefix).states.to(dtype)
+        outputs = self.seq2seq.decode(source, batch.prefix, decoded=Decoded(states[:, hidden:]))
+        return outputs, backbone.finish(states[:, :hidden])
 
     def _predict(
         self,
@@ -246,10 +271,10 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
         cache = read.past_key_values if uses_cache else None
         states = read.last_hidden_state.to(self.capsule_dtype)
         tokens = DecodedTokens(ids, states, start, self.frame.hidden)
-        holistic, shares = separate_tokens(self.seq2seq, encoded.source(), tokens, cache)
+        readout, shares = _separate_tokens(self.seq2seq, encoded.source(), tokens, cache)
         width = encoded.last_hidden_state.shape[1]
         return _Output(
-            logits=self._logits(holistic),
+            logits=self._logits(readout),
             past_key_values=cache,
             decoder_hidden_states=read.hidden_states,
             decoder_attentions=read.attentions,
@@ -257,7 +282,7 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
             encoder_last_hidden_state=encoded.last_hidden_state,
             encoder_hidden_states=encoded.hidden_states,
             encoder_attentions=encoded.attentions,
-            assignments=spread_shares(shares, encoded.places, tokens.hidden, width),
+            assignments=_spread_shares(shares, encoded.places, tokens.hidden, width),
         )
 
     def _refuse_training(self, *, uses_cache: bool) -> None:
@@ -288,8 +313,8 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
         return {name: shown.get(name) for name in _INNER}
 
     def _logits(self, readout: Float[Tensor, "b t o"]) -> Float[Tensor, "b t v"]:
-        output = self.backbone.output_layer()
-        return output.logits(readout.to(output.weight.dtype))
+        weight, bias = self.get_output_embeddings().weight, self.backbone.output_bias
+        return OutputLayer(weight, bias).logits(readout.to(weight.dtype))
 
     def generate(self, inputs: Any = None, generation_config: Any = None, **options: Any) -> Any:
         """Generates as transformers does; with return_dict_in_generate also gives `assignments`.
@@ -306,24 +331,21 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
         encoded = options.get("encoder_outputs")
         if encoded is not None:  # generate() repeats its tensors for the beams, where they are
             options["encoder_outputs"] = copy.copy(encoded)
-        made = super().generate(inputs, generation_config, **options)
-        if isinstance(made, Tensor):
-            return made
-        given = {name: options.get(name) for name in _SOURCE}
-        if inputs is not None:
-            given["input_ids"] = inputs
+        generated = super().generate(inputs, generation_config, **options)
+        if isinstance(generated, Tensor):
+            return generated
+        ids, mask = options.get("input_ids", inputs), options.get("attention_mask")
         with torch.no_grad():
             if encoded is None:
-                encoded = self.get_encoder()(**given)
-            made["assignments"] = self._shares_of(given, encoded, made["sequences"])
-        return made
+                encoded = self.get_encoder()(ids, mask)
+            generated["assignments"] = self._shares_of(mask, encoded, generated["sequences"])
+        return generated
 
     def _shares_of(
-        self, given: Mapping[str, Any], encoded: Any, sequences: Tensor
+        self, mask: Tensor | None, encoded: Any, sequences: Tensor
     ) -> Float[Tensor, "r t f g"]:
         """Reads whole sequences, of which each sentence has the same number."""
         times = len(sequences) // len(encoded.last_hidden_state)
-        mask = given["attention_mask"]
         rows = {"attention_mask": None if mask is None else mask.repeat_interleave(times, dim=0)}
         read = self._predict(rows, sequences[:, :-1], encoded.repeat(times), {})
         said = sequences[:, 1:] != self.frame.target.pad
@@ -337,16 +359,28 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
             return shift(labels)
         start = torch.full_like(labels[:, :1], stock.config.decoder_start_token_id)
         shifted = torch.cat([start, labels[:, :-1]], dim=1)
-        return shifted.masked_fill(shifted == -100, stock.config.pad_token_id)
+        return shifted.masked_fill(shifted == _IGNORED, stock.config.pad_token_id)
 
     @staticmethod
     def create_masks_for_generate(attention_mask: Any = None, **options: Any) -> Any:  # noqa: ARG004
         """Leaves masks to the decoder, which knows its attention."""
         return attention_mask
 
-    def _draws(self) -> AbstractContextManager[None]:
+    def _precision(self) -> AbstractContextManager[Any]:
+        """Joins a backbone that is stored in 16 bits to past and future, which have 32."""
+        dtype = self.get_output_embeddings().weight.dtype
+        if dtype is self.capsule_dtype:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype)
+
+    @contextmanager
+    def _draws(self) -> Iterator[None]:
         """Lets evaluation draw the same numbers every time, and training go on with its own."""
-        return nullcontext() if self.training else _same_draws(self.device)
+        cuda = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda, enabled=not self.training):
+            if not self.training:
+                torch.manual_seed(0)
+            yield
 
 
 def _refuse_foreign(encoded: Any) -> None:
@@ -354,13 +388,6 @@ def _refuse_foreign(encoded: Any) -> None:
         raise UntoldError(
             "encoder_outputs have no votes: take them from get_encoder() of this model"
         )
-
-
-@contextmanager
-def _same_draws(device: torch.device) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(0)
-        yield
 
 
 _transformers.AutoConfig.register(PastFutureConfig.model_type, PastFutureConfig)

@@ -1,22 +1,13 @@
-"""The modules of a model of transformers with past and future, its folder and its encoder.
+"""The modules of a model of transformers with past and future, its encoder and its folder.
 
-Its modules and the names of all its parameters are untold's own.
-
-Completes a folder that transformers wrote, so that untold's commands read it as well.
+The modules and the names of all parameters are untold's own. The folder serves both worlds:
 
     config.json, generation_config.json                      of transformers
     model.safetensors, or several files and their index      of transformers
     tokenizer files                                          of transformers, for AutoTokenizer
     untold.json, huggingface_tokenizer/, MANIFEST.json       of untold
 
-The manifest lists what untold reads. Other files, such as a README or those of a trainer, may lie
-beside them.
-
-Turns the tensors that transformers feeds a model into the values that untold's losses read.
-
-What a tokenizer puts around a text is left out, as in all of untold: no capsule holds it.
-
-Holds what a model of transformers with past and future returns beside the usual.
+The manifest lists what untold reads. Other files, such as a README, may lie beside them.
 """
 
 import copy
@@ -29,7 +20,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untold.corpus.batching import Batch
 from untold.corpus.tokenizer import SpecialIds
 from untold.errors import UntoldError, shorten
 from untold.files import MANIFEST, seal_directory, writing
@@ -41,74 +31,26 @@ from untold.huggingface.configuration_past_future import (
 )
 from untold.huggingface.folder import HuggingFaceFolder, read_folder
 from untold.huggingface.optional import import_transformers, quiet
-from untold.huggingface.pretrained_precision import sparing
 from untold.huggingface.tokenizer import FOLDER, HuggingFaceTokenizers, read_tokenizer
-from untold.models.backbone import Backbone, Source
+from untold.models.backbone import Source
 from untold.models.build import build_model
 from untold.models.past_future import PastFuture
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import CONFIG, OWN_CONFIG, WEIGHT_INDEX, WEIGHTS, weight_files
 
-
-def open_folder(folder: Path) -> None:
-    """Removes the manifest: until a new one is written, the folder counts as unfinished.
-
-    An old index goes, too: it would stay beside new weights in one file.
-    """
-    with writing(folder):
-        for name in (MANIFEST, WEIGHT_INDEX):
-            (folder / name).unlink(missing_ok=True)
-
-
-def remove_old_weights(folder: Path) -> None:
-    """Removes weights of before in one file: they would be read in place of new ones in several."""
-    with writing(folder):
-        if (folder / WEIGHT_INDEX).is_file():
-            (folder / WEIGHTS).unlink(missing_ok=True)
-
-
-def complete_folder(folder: Path, config: PastFutureConfig, tokenizer: Any) -> None:
-    """Adds untold's files to those of transformers, the manifest last."""
-    weights = weight_files(folder)
-    if not (folder / weights[0]).is_file():
-        raise UntoldError(
-            f"{folder}: untold reads {WEIGHTS}, and the weights have another name: leave out "
-            "variant of save_pretrained"
-        )
-    tokenizers = HuggingFaceTokenizers.of(tokenizer, config.tokenizer_use(), str(folder))
-    with writing(folder):
-        text = config.untold.model_dump_json(indent=1) + "\n"
-        (folder / OWN_CONFIG).write_text(text, encoding="utf-8")
-        tokenizers.save(folder)
-        with quiet():
-            tokenizer.save_pretrained(str(folder))
-        own = [path.relative_to(folder).as_posix() for path in (folder / FOLDER).rglob("*")]
-        index = [] if weights == [WEIGHTS] else [WEIGHT_INDEX]
-        seal_directory(folder, [CONFIG, *weights, *index, OWN_CONFIG, *own])
-
-
-def find_tokenizer(name: str) -> Any:
-    """Reads the tokenizer of a folder or of a model of the hub; None if there is none."""
-    own = Path(name) / FOLDER
-    if own.is_dir():
-        return read_tokenizer(own)
-    try:
-        return read_tokenizer(name)
-    except UntoldError:
-        return None
-
-
-_IGNORED = -100  # marks padding in labels
+_transformers: Any = import_transformers()
+_outputs: Any = import_transformers("modeling_outputs")
+_VOTES = "votes_"
+_RECORDED = ("output_attentions", "output_hidden_states")
 
 
 @dataclass(frozen=True)
 class TextFrame:
-    """Says what a model reads beside text."""
+    """Says what a model reads beside text, such as language codes: no capsule holds it."""
 
     source: SpecialIds
     target: SpecialIds
     before: tuple[int, ...]  # ids before every source
-    after: tuple[int, ...]  # ids after the end of every source
     hidden: int  # positions before that of BOS, where nothing is separated
     longest: int | None  # positions of either side; None means any number
 
@@ -116,8 +58,7 @@ class TextFrame:
     def of(cls, config: PastFutureConfig) -> "TextFrame":
         """Takes it from a configuration, once: checking settings takes time."""
         shape, sides = config.shape, (config.special("source"), config.special("target"))
-        around = shape.source_before, shape.source_after
-        return cls(*sides, *around, len(shape.target_before), shape.longest)
+        return cls(*sides, shape.source_before, len(shape.target_before), shape.longest)
 
     def check_length(self, length: int) -> None:
         """Refuses more tokens than there are positions."""
@@ -132,7 +73,7 @@ class TextFrame:
 class FramedSource:
     """Holds sources as a tokenizer writes them, with language codes and the like."""
 
-    ids: Int[Tensor, "b f"] | None  # padding is the id of padding; None: embeddings were given
+    ids: Int[Tensor, "b f"]  # padding is the id of padding
     real: Bool[Tensor, "b f"]  # False at padding
     places: Int[Tensor, "b i"]  # where the pieces of the text and its EOS are, row by row
     mask: Bool[Tensor, "b i"]  # False where a row has no more of them
@@ -147,86 +88,21 @@ def frame_source(ids: Int[Tensor, "b f"], mask: Tensor | None, frame: TextFrame)
     special, before = frame.source, ids.new_tensor(frame.before)
     real = ids != special.pad if mask is None else mask.bool()
     ids = ids.masked_fill(~real, special.pad)
-    hidden = _hidden(ids, special) | ~real
+    hidden = is_no_text(ids, special) | ~real
     if len(before):  # a prefix of a T5 is made of ordinary pieces: only its place tells
         place = real.long().cumsum(1) - 1
         first = real & (place < len(before))
         differs = first & (ids != before[place.clamp(0, len(before) - 1)])
         hidden = hidden | (first & ~differs.any(1, keepdim=True))
-    return _without(hidden, ids, real)
-
-
-def frame_embedded(
-    embedded: Float[Tensor, "b f d"], mask: Tensor | None, frame: TextFrame
-) -> FramedSource:
-    """Finds the text in embedded sources: without ids only the places of the frame tell."""
-    real = torch.ones_like(embedded[..., 0], dtype=torch.bool) if mask is None else mask.bool()
-    place, count = real.long().cumsum(1) - 1, real.sum(1, keepdim=True)
-    hidden = ~real | (place < len(frame.before)) | (place >= count - len(frame.after))
-    return _without(hidden, None, real)
-
-
-def _without(
-    hidden: Bool[Tensor, "b f"], ids: Int[Tensor, "b f"] | None, real: Bool[Tensor, "b f"]
-) -> FramedSource:
-    """Finds the places that are not hidden, row by row."""
     counts = (~hidden).sum(1, keepdim=True)
     places = hidden.int().argsort(dim=1, stable=True)[:, : max(1, int(counts.max()))]
-    mask = torch.arange(places.shape[1], device=hidden.device) < counts
+    mask = torch.arange(places.shape[1], device=ids.device) < counts
     return FramedSource(ids, real, places, mask)
 
 
-def count_labels(labels: Int[Tensor, "b u"], frame: TextFrame) -> Int[Tensor, ""]:
-    """Counts the labels that are not padding, as a trainer does."""
-    return ((labels != _IGNORED) & (labels != frame.target.pad)).sum()
-
-
-def make_batch(
-    source: FramedSource,
-    labels: Int[Tensor, "b u"],
-    prefix: Int[Tensor, "b u"],
-    frame: TextFrame,
-) -> Batch:
-    """Makes a batch; `prefix` is what the decoder reads, u positions with those of the frame."""
-    special, first = frame.target, frame.hidden
-    real = (labels != _IGNORED) & (labels != special.pad)
-    if bool((real[:, 1:] & ~real[:, :-1]).any()):
-        raise UntoldError(
-            "labels are padded on the left: pad on the right (tokenizer.padding_side = 'right')"
-        )
-    hidden = _hidden(labels, special)
-    if first and not bool(hidden[:, first - 1].all()):
-        raise UntoldError(
-            f"labels begin with the id {int(labels[~hidden[:, first - 1], first - 1][0])}, not "
-            "with what the decoder reads first: make them with tokenizer(text_target=...)"
-        )
-    mask = (real & ~hidden)[:, first:]
-    if bool((mask[:, 1:] & ~mask[:, :-1]).any()) or not bool(mask.any(1).all()):
-        raise UntoldError(
-            "labels hold a special id in the midst of a text, or no text: make them with "
-            "tokenizer(text_target=...)"
-        )
-    assert source.ids is not None
-    words = source.ids.gather(1, source.places).masked_fill(~source.mask, frame.source.pad)
-    return Batch(
-        words,
-        source.mask,
-        prefix[:, first:].masked_fill(~mask, special.pad),
-        labels[:, first:].masked_fill(~mask, special.pad),
-        mask,
-        torch.arange(len(labels)),
-        source.mask & (words != frame.source.eos),
-        special,
-    )
-
-
-def _hidden(ids: Int[Tensor, "b t"], special: SpecialIds) -> Bool[Tensor, "b t"]:
+def is_no_text(ids: Int[Tensor, "b t"], special: SpecialIds) -> Bool[Tensor, "b t"]:
     """Finds the ids that are no part of a text, nor its end."""
     return torch.isin(ids, ids.new_tensor(sorted(special.control - {special.eos})))
-
-
-_outputs: Any = import_transformers("modeling_outputs")
-_VOTES = "votes_"
 
 
 @dataclass
@@ -268,17 +144,16 @@ class PastFutureEncoderOutput(_outputs.BaseModelOutput):
     @classmethod
     def of(cls, read: Any, framed: FramedSource, source: Source) -> "PastFutureEncoderOutput":
         """Takes over what an encoder of transformers gave, and the source that was cast."""
-        made = cls(
+        encoded = cls(
+            **{name: read.get(name) for name in ("hidden_states", "attentions")},
             last_hidden_state=read.last_hidden_state,
-            hidden_states=read.hidden_states,
-            attentions=read.attentions,
             places=framed.places,
             mask=source.mask,
             real=framed.real.long(),
         )
         for number, part in enumerate(source.votes):
-            made[f"{_VOTES}{number}"] = part
-        return made
+            encoded[f"{_VOTES}{number}"] = part
+        return encoded
 
     def source(self) -> Source:
         """Returns what separation reads: votes and mask. Of the states only their shape counts."""
@@ -289,18 +164,14 @@ class PastFutureEncoderOutput(_outputs.BaseModelOutput):
 
     def repeat(self, times: int) -> "PastFutureEncoderOutput":
         """Repeats every sentence, each beside itself; leaves out what nothing reads any more."""
-        made = copy.copy(self)
+        repeated = copy.copy(self)
         for name, value in self.items():
-            repeats = isinstance(value, Tensor)
-            made[name] = value.repeat_interleave(times, dim=0) if repeats else None
-        return made
+            is_tensor = isinstance(value, Tensor)
+            repeated[name] = value.repeat_interleave(times, dim=0) if is_tensor else None
+        return repeated
 
 
-_transformers: Any = import_transformers()
-_RECORDED = ("output_attentions", "output_hidden_states")
-
-
-class VotingEncoder(nn.Module):
+class PastFutureEncoder(nn.Module):
     """Encodes and casts votes; generate() asks for it by get_encoder()."""
 
     main_input_name = "input_ids"
@@ -313,25 +184,19 @@ class VotingEncoder(nn.Module):
         self,
         input_ids: Int[Tensor, "b f"] | None = None,
         attention_mask: Int[Tensor, "b f"] | None = None,
-        inputs_embeds: Float[Tensor, "b f d"] | None = None,
         **options: Any,
     ) -> PastFutureEncoderOutput:
-        """Reads sources as the tokenizer writes them, or the embeddings of such sources.
+        """Reads sources as the tokenizer writes them.
 
         `options` are those of transformers: output_attentions and output_hidden_states.
         """
         (model,) = self.owner
-        if input_ids is not None and inputs_embeds is None:
-            framed = frame_source(input_ids, attention_mask, model.frame)
-            given: dict[str, Any] = {"input_ids": framed.ids}
-        elif inputs_embeds is not None and input_ids is None:
-            framed = frame_embedded(inputs_embeds, attention_mask, model.frame)
-            given = {"inputs_embeds": inputs_embeds}
-        else:
-            raise UntoldError("a source is either input_ids or inputs_embeds: give one of them")
+        if input_ids is None:
+            raise UntoldError("a source is given as input_ids: embeddings do not tell its words")
+        framed = frame_source(input_ids, attention_mask, model.frame)
         model.frame.check_length(framed.real.shape[1])
         read = model.stock.get_encoder()(
-            **given, attention_mask=framed.real.long(), **model.recorded(options)
+            framed.ids, attention_mask=framed.real.long(), **model.recorded(options)
         )
         states = framed.pick(read.last_hidden_state).to(model.capsule_dtype)
         source = model.separation.cast(Source(states, framed.mask))
@@ -379,15 +244,15 @@ class PastFuturePreTrainedModel(_transformers.PreTrainedModel):
         return model if dtype is None else model.to(dtype)
 
     @classmethod
-    def from_wrapped(cls, found: HuggingFaceFolder, settings: Mapping[str, Any]) -> Any:
+    def from_wrapped(cls, folder: HuggingFaceFolder, settings: Mapping[str, Any]) -> Any:
         """Puts past and future on top of a model that is wrapped already, and takes it over."""
-        backbone = found.model.backbone
+        backbone = folder.model.backbone
         assert isinstance(backbone, HuggingFaceBackbone)
-        stock, config = backbone.model, settings_with(found.config, settings)
-        model = cls(PastFutureConfig.of(found, config, stock.config), backbone)
-        model.tokenizer = found.tokenizers.wrapped
+        stock, config = backbone.model, settings_with(folder.config, settings)
+        model = cls(PastFutureConfig.of(folder, config, stock.config), backbone)
+        model.tokenizer = folder.tokenizers.wrapped
         model.generation_config = copy.deepcopy(stock.generation_config)
-        beginning = found.tokenizers.framing.beginning  # which generate() then begins with
+        beginning = folder.tokenizers.framing.beginning  # which generate() then begins with
         model.generation_config.decoder_start_token_id = beginning[0]
         if len(beginning) > 1:
             model.generation_config.forced_bos_token_id = beginning[1]
@@ -395,12 +260,11 @@ class PastFuturePreTrainedModel(_transformers.PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, name: Any, *others: Any, **options: Any) -> Any:
-        """Reads a folder that save_pretrained wrote, or a model of the hub."""
-        made = super().from_pretrained(name, *others, **options)
-        model = made[0] if isinstance(made, tuple) else made
+        loaded = super().from_pretrained(name, *others, **options)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._freeze()  # weights that were read are free again
-        model.tokenizer = None if name is None else find_tokenizer(str(name))
-        return made
+        model.tokenizer = None if name is None else _find_tokenizer(str(name))
+        return loaded
 
     def save_pretrained(self, save_directory: Any, **options: Any) -> None:
         """Writes a folder for transformers and for untold's commands.
@@ -416,20 +280,24 @@ class PastFuturePreTrainedModel(_transformers.PreTrainedModel):
         if not options.get("is_main_process", True):
             super().save_pretrained(folder, **options)
             return
-        open_folder(folder)
+        with writing(folder):  # without a manifest the folder counts as unfinished
+            for name in (MANIFEST, WEIGHT_INDEX):  # an old index would stay beside one new file
+                (folder / name).unlink(missing_ok=True)
         super().save_pretrained(folder, **options)
-        remove_old_weights(folder)
+        with writing(folder):  # one old file would be read in place of several new ones
+            if (folder / WEIGHT_INDEX).is_file():
+                (folder / WEIGHTS).unlink(missing_ok=True)
         if self.tokenizer is not None:
             complete_folder(folder, self.config, self.tokenizer)
 
     @property
     def stock(self) -> Any:
-        """Returns the model of transformers below past and future."""
+        """The model of transformers below past and future."""
         return self.backbone.model
 
     @property
     def separation(self) -> PastFuture:
-        """Returns past and future themselves, or the copy of them that peft trains."""
+        """Past and future themselves, or the copy of them that peft trains."""
         around = self.past_future
         if isinstance(around, PastFuture):
             return around
@@ -439,23 +307,18 @@ class PastFuturePreTrainedModel(_transformers.PreTrainedModel):
 
     @property
     def capsule_dtype(self) -> torch.dtype:
-        """Returns the kind of numbers that past and future compute with."""
+        """The dtype of past and future."""
         return next(self.separation.parameters()).dtype
 
     @property
     def seq2seq(self) -> Seq2Seq:
-        """Returns untold's model of the same modules; it costs nothing to make."""
-        return self.seq2seq_on(self.backbone)
-
-    def seq2seq_on(self, backbone: Backbone) -> Seq2Seq:
-        """Returns the same with a backbone that stands for this one's."""
-        whole = Seq2Seq(backbone, self.separation)
-        whole.training = self.training
-        return whole
+        """Untold's model of the same modules; it costs nothing to make."""
+        model = Seq2Seq(self.backbone, self.separation)
+        model.training = self.training
+        return model
 
     def get_encoder(self, *names: Any, **options: Any) -> nn.Module:  # noqa: ARG002
-        """Returns the encoder, which also casts votes."""
-        return VotingEncoder(self)
+        return PastFutureEncoder(self)
 
     def recorded(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Picks what asks for attention weights and hidden states, here or in the settings."""
@@ -463,39 +326,18 @@ class PastFuturePreTrainedModel(_transformers.PreTrainedModel):
         asked = {k: getattr(self.config, k) if v is None else v for k, v in asked.items()}
         return {name: value for name, value in asked.items() if value}
 
-    def get_input_embeddings(self) -> nn.Module:
-        """Returns those of the backbone."""
+    def get_input_embeddings(self) -> Any:
         return self.stock.get_input_embeddings()
 
-    def get_output_embeddings(self) -> nn.Module:
-        """Returns the output layer of the backbone."""
+    def get_output_embeddings(self) -> Any:
         return self.stock.get_output_embeddings()
 
-    def resize_token_embeddings(
-        self,
-        new_num_tokens: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        mean_resizing: bool = True,
-    ) -> nn.Module:
-        """Makes room for tokens that were added to `tokenizer`, also in the bias and the lexicon.
-
-        Optimizers must be made afterwards.
-        """
-        if new_num_tokens is None and pad_to_multiple_of is None:
-            return self.get_input_embeddings()
-        multiple = pad_to_multiple_of or 1
-        size = -(-(new_num_tokens or self.config.sizes[1]) // multiple) * multiple
-        described = self.config.resized(size, self.tokenizer)  # refuses, before anything changes
-        self.stock.resize_token_embeddings(size, mean_resizing=mean_resizing)
-        if (bias := self.backbone.output_bias) is not None:
-            longer = nn.functional.pad(bias.detach(), (0, size - len(bias)))
-            self.backbone.output_bias = nn.Parameter(longer, bias.requires_grad)
-        if (lexicon := self.separation.heads.lexicon) is not None:
-            lexicon.resize((size, size))
-        self.config.backbone = copy.deepcopy(self.stock.config)
-        self.config.special_ids, self.config.vocab_size = described, size
-        self.frame = TextFrame.of(self.config)
-        self._freeze()  # rows that are new are free
+    def resize_token_embeddings(self, *sizes: Any, **options: Any) -> nn.Module:
+        if sizes or options:
+            raise UntoldError(
+                "resize_token_embeddings: past and future keep the vocabulary that they began "
+                "with: give the tokens to the backbone, save it, and call from_backbone"
+            )
         return self.get_input_embeddings()
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
@@ -515,8 +357,18 @@ class PastFuturePreTrainedModel(_transformers.PreTrainedModel):
         super().set_attn_implementation(attn_implementation, *others)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Moves or converts all weights, as to() asks; past and future keep 32 bits."""
-        return super()._apply(sparing(self.past_future, fn), recurse)
+        """Moves or converts all weights, as to() asks; past and future keep 32 bits.
+
+        Coverage is a sum over the whole target, which 16 bits round away.
+        """
+        spared = {id(part) for p in self.past_future.parameters() for part in (p, p.grad)}
+
+        def change(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            is_narrower = changed.itemsize < min(4, tensor.itemsize)
+            return tensor.to(changed.device) if is_narrower and id(tensor) in spared else changed
+
+        return super()._apply(change, recurse)
 
     def train(self, mode: bool = True) -> Any:
         """Sets the mode; a frozen backbone works as in translation, without dropout."""
@@ -533,3 +385,34 @@ class PastFuturePreTrainedModel(_transformers.PreTrainedModel):
 
     def _init_weights(self, module: nn.Module) -> None:
         """Does nothing: untold's modules initialise themselves, and the fusion stays zero."""
+
+
+def complete_folder(folder: Path, config: PastFutureConfig, tokenizer: Any) -> None:
+    """Adds untold's files to those of transformers, the manifest last."""
+    weights = weight_files(folder)
+    if not (folder / weights[0]).is_file():
+        raise UntoldError(
+            f"{folder}: untold reads {WEIGHTS}, and the weights have another name: leave out "
+            "variant of save_pretrained"
+        )
+    tokenizers = HuggingFaceTokenizers.of(tokenizer, config.tokenizer_use(), str(folder))
+    with writing(folder):
+        text = config.untold.model_dump_json(indent=1) + "\n"
+        (folder / OWN_CONFIG).write_text(text, encoding="utf-8")
+        tokenizers.save(folder)
+        with quiet():
+            tokenizer.save_pretrained(str(folder))
+        files = [path.relative_to(folder).as_posix() for path in (folder / FOLDER).rglob("*")]
+        index = [] if weights == [WEIGHTS] else [WEIGHT_INDEX]
+        seal_directory(folder, [CONFIG, *weights, *index, OWN_CONFIG, *files])
+
+
+def _find_tokenizer(name: str) -> Any:
+    """Reads the tokenizer of a folder or of a model of the hub; None if there is none."""
+    own = Path(name) / FOLDER
+    if own.is_dir():
+        return read_tokenizer(own)
+    try:
+        return read_tokenizer(name)
+    except UntoldError:
+        return None

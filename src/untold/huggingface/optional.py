@@ -1,7 +1,4 @@
-"""Imports transformers, which is an optional dependency, only when a model needs it.
-
-Imports packages that only some exports need, and says which extra brings them.
-"""
+"""Imports of extras: the package when it is needed, or an error that names the extra."""
 
 import importlib
 import os

@@ -7,7 +7,7 @@ whatever their own: a space is ▁, and bytes that are no whole character are <0
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,11 +64,6 @@ class HuggingFaceTokenizer:
         others = (known | unused).difference((pad, unk, bos, eos))
         return SpecialIds(pad, unk, bos, eos, tuple(sorted(others)))
 
-    @property
-    def largest_id(self) -> int:
-        """Returns the largest id that a token has; rows behind it stand for nothing."""
-        return max(self._vocabulary.values())
-
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the vocabulary, the kind of tokenizer, its framing or its cuts do."""
@@ -105,7 +100,7 @@ class HuggingFaceTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids on one line, without control tokens."""
         control = self.special_ids.control
-        words = [int(i) for i in ids if int(i) not in control]
+        words = [i for i in map(int, ids) if i not in control]
         if self._is_target or not self._shared.is_separate:
             text = self._shared.decode(words)
         else:  # Marian decodes with the vocabulary of the target alone
@@ -114,8 +109,8 @@ class HuggingFaceTokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns the subwords in sentencepiece's notation, a leading ▁ for a space."""
-        known, pieces = len(self._pieces), self._pieces
-        return [pieces[i] if 0 <= i < known else "<unk>" for i in map(int, ids)]
+        pieces = self._pieces
+        return [pieces[i] if 0 <= i < len(pieces) else "<unk>" for i in map(int, ids)]
 
     def ids(self, pieces: Sequence[str]) -> list[int]:
         """Inverts `pieces`; a piece that is not in the vocabulary becomes UNK."""
@@ -136,7 +131,7 @@ class HuggingFaceTokenizer:
     @cached_property
     def _pieces(self) -> list[str]:
         pieces = ["<unk>"] * len(self)
-        write = _write_bytes if self._shared.is_byte_level else _write_characters
+        write = _write_bytes if self._shared.is_byte_level else str
         special = self._shared.control_tokens
         for token, number in self._vocabulary.items():
             if number < len(pieces):
@@ -160,7 +155,7 @@ class HuggingFaceTokenizers(Tokenizers):
     def of(cls, tokenizer: Any, use: TokenizerUse, where: str) -> "HuggingFaceTokenizers":
         """Takes over a tokenizer; `where` names it in messages."""
         shared = _Shared(tokenizer, use, where)
-        source, target = (HuggingFaceTokenizer(shared, is_target=each) for each in (False, True))
+        source, target = (HuggingFaceTokenizer(shared, is_target=side) for side in (False, True))
         return cls(source, target, shared.framing, tokenizer)
 
     @classmethod
@@ -217,7 +212,8 @@ class _Shared:
     def control_tokens(self) -> frozenset[str]:
         """Holds all pieces that stand for no text: special ones and the codes of languages."""
         special = map(str, self.tokenizer.all_special_tokens)
-        return frozenset((*special, *self._codes.values(), *_code_tokens(self.tokenizer)))
+        further = getattr(self.tokenizer, "lang_token_to_id", {})  # which nobody has to ask for
+        return frozenset((*special, *self._codes.values(), *further))
 
     def vocabulary(self, *, is_target: bool) -> dict[str, int]:
         """Maps the tokens of one side to their ids."""
@@ -232,14 +228,9 @@ class _Shared:
     ) -> list[list[int]]:
         """Returns ids as the tokenizer gives them."""
         named = {"text_target" if is_target else "text": list(texts)}
+        frame = {"add_special_tokens": with_frame, "split_special_tokens": not with_frame}
         with self._lock:
-            found = self.tokenizer(
-                **named,
-                add_special_tokens=with_frame,
-                split_special_tokens=not with_frame,
-                verbose=False,
-            )
-        return found["input_ids"]
+            return self.tokenizer(**named, **frame, verbose=False)["input_ids"]
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text of ids of the target, or of a vocabulary that both sides share."""
@@ -256,23 +247,21 @@ class _Shared:
 
     def _choose_languages(self) -> None:
         """Sets the languages that were asked for; refuses unknown and missing ones."""
-        asked = {"source": self.use.source_language, "target": self.use.target_language}
+        asked = {"src": self.use.source_language, "tgt": self.use.target_language}
         is_multilingual = hasattr(self.tokenizer, "tgt_lang")
+        known = ", ".join(sorted(self._codes)[:_SHOWN])
         for side, code in asked.items():
-            name = "src_lang" if side == "source" else "tgt_lang"
-            setting = f"model.{side}_language"
+            setting = f"model.{'source' if side == 'src' else 'target'}_language"
             if code and code not in self._codes:
-                known = ", ".join(sorted(self._codes)[:_SHOWN])
                 cure = f"choose from {known}, ..." if known else "leave it out: it knows none"
                 raise UntoldError(f"{self.where}: {setting} = {shorten(code)}: {cure}")
             if is_multilingual and not code:
-                known = ", ".join(sorted(self._codes)[:_SHOWN])
                 raise UntoldError(
                     f"{self.where}: translates between {len(self._codes)} languages: choose with "
                     f"--set {setting}=CODE from {known}, ..."
                 )
             if is_multilingual:
-                setattr(self.tokenizer, name, code)
+                setattr(self.tokenizer, f"{side}_lang", code)
 
     def _refuse_cut_tokens(self) -> None:
         """Refuses words that were added to a tokenizer which does not find them without frames."""
@@ -329,16 +318,6 @@ def _language_codes(tokenizer: Any) -> dict[str, str]:
         str, getattr(tokenizer, "extra_special_tokens", None) or tokenizer.all_special_tokens
     )
     return {token: token for token in special if "_" in token}  # NLLB
-
-
-def _code_tokens(tokenizer: Any) -> Iterable[str]:
-    """Lists the tokens of a vocabulary's further languages, which nobody has to ask for."""
-    return getattr(tokenizer, "lang_token_to_id", {})
-
-
-def _write_characters(token: str) -> str:
-    """Writes a token of sentencepiece: it is in the right notation."""
-    return token
 
 
 def _write_bytes(token: str) -> str:

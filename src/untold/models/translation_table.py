@@ -130,16 +130,6 @@ class TranslationTable(nn.Module):
         nn.init.normal_(self.source, std=width**-0.5)
         nn.init.normal_(self.target, std=width**-0.5)
 
-    def resize(self, vocabularies: tuple[int, int]) -> None:
-        """Takes over other vocabularies; words that stay keep their vectors, new ones get some."""
-        fresh = TranslationTable(vocabularies, self.source.shape[1])
-        for old, new in ((self.source, fresh.source), (self.target, fresh.target)):
-            kept = min(len(old), len(new)) - 1
-            new.data = new.data.to(old)
-            new.data[:kept], new.data[-1] = old.data[:kept], old.data[-1]
-            new.requires_grad_(old.requires_grad)
-        self.source, self.target = fresh.source, fresh.target
-
     def forward(
         self, source: Int[Tensor, "b i"], target: Int[Tensor, "b t"], share: float = 1.0
     ) -> tuple[Float[Tensor, "b t1 i"], Float[Tensor, "b t i1"]]:
