@@ -26,7 +26,8 @@ from untold.decoding.scoring import (
 )
 from untold.errors import UntoldError
 from untold.inference.model import PreparedModel, prepare
-from untold.models.seq2seq import NO_SIGNALS, Seq2Seq, Signals, SignalsMixin
+from untold.models.seq2seq import Seq2Seq
+from untold.models.signals import NO_SIGNALS, Signals, SignalsMixin
 from untold.storage.model_directory import TrainedModel, load_model
 
 _TEXTS_AT_ONCE = 1000  # that are encoded before anybody can break off

@@ -17,7 +17,7 @@ from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Sentences
 from untold.decoding.penalties import CoveragePenalty
 from untold.decoding.scoring import score_pairs
-from untold.models.seq2seq import Signals, Step
+from untold.models.signals import Signals, Step
 
 SIZE = 7  # four control tokens and three words
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from untold.alignment.aligners import Aligner, load_aligner, train_aligner
-from untold.config import AlignerConfig
+from untold.config.data import AlignerConfig
 from untold.errors import UntoldError
 from untold.files import remove_litter
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from untold.config import CorpusConfig
+from untold.config.data import CorpusConfig
 from untold.corpus.text import count_lines, open_bytes, read_lines, split_lines
 from untold.errors import UntoldError, reason_and_cure
 from untold.files import hash_file, writing

@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
-from untold.config import TokenizerConfig
+from untold.config.data import TokenizerConfig
 from untold.corpus.tokenizer import (
     LONGEST_WORD,
     SENTENCEPIECE_IDS,

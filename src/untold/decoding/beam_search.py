@@ -13,6 +13,9 @@ exhaustive search.
 Ties go to the lower beam, then to the lower token id. A sentence that is alone is ranked in plain
 Python numbers, which costs less than a handful of tensor operations; many sentences are ranked in
 tensors. Both give the same candidates.
+
+What is drawn for a sentence hangs on the seed and on its index alone. Samples keep the scores of
+the model itself, without temperature.
 """
 
 import math
@@ -21,11 +24,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from untold.config import DecodeConfig
+from untold.config.decode import DecodeConfig
 from untold.decoding.constraints import Constraints
 from untold.decoding.hypotheses import (
     NOT_NUMBERS,
@@ -37,10 +41,9 @@ from untold.decoding.hypotheses import (
     Sentences,
 )
 from untold.decoding.penalties import CoveragePenalty, Covered, length_penalty
-from untold.decoding.sampling import draw, uniforms
 from untold.errors import UntoldError
 from untold.inference.kernels import load
-from untold.models.seq2seq import Step
+from untold.models.signals import Step
 
 # Continues one hypothesis of a sentence: (log-probability of the whole hypothesis, the beam that it
 # continues, its token, the token's log-probability). A search makes thousands: plain tuples.
@@ -379,3 +382,28 @@ def _ends(
             if score > -math.inf:
                 row = position * beams + beam
                 yield number, End(score, whole, length, row, log_prob, by_itself)
+
+
+def draw(
+    log_probs: Float[Tensor, "b n v"], chances: Float64[Tensor, "b n"], temperature: float
+) -> Int[Tensor, "b n"]:
+    """Finds the token at which the cumulated probabilities pass the chance, a number in [0, 1)."""
+    cumulated = (log_probs / temperature).softmax(-1).double().cumsum(-1)
+    total = cumulated[..., -1:]
+    # Rounding may take the product up to the total itself, beyond the last token.
+    passed = torch.minimum(chances[..., None] * total, total.nextafter(torch.zeros_like(total)))
+    places = torch.searchsorted(cumulated, passed, right=True)
+    return places.clamp(max=log_probs.shape[-1] - 1).squeeze(-1)
+
+
+def uniforms(
+    samples: Sentences, config: DecodeConfig, limits: Int[Tensor, " b"]
+) -> Float64[Tensor, "b t"]:
+    """Draws chances for every step of every sample, seeded by (seed, index, number of sample)."""
+    chances = torch.zeros(len(samples), int(limits.max()), dtype=torch.float64)
+    for row, limit in enumerate(limits.tolist()):
+        key = (config.seed, samples.index(row), row % config.nbest)
+        seed = int(np.random.SeedSequence(key).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(seed)
+        chances[row, :limit] = torch.rand(limit, generator=generator, dtype=torch.float64)
+    return chances.to(limits.device)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from untold.config import DecodeConfig
+from untold.config.decode import DecodeConfig
 from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
 

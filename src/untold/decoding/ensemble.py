@@ -11,7 +11,7 @@ from torch import Tensor
 
 from untold.decoding.hypotheses import Scorable, Searchable
 from untold.errors import UntoldError
-from untold.models.seq2seq import Signals, SignalsMixin, Step
+from untold.models.signals import Signals, SignalsMixin, Step
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from untold.corpus.tokenizer import SpecialIds
 from untold.errors import UntoldError
-from untold.models.seq2seq import NO_SIGNALS, Signals, SignalsMixin, Step
+from untold.models.signals import NO_SIGNALS, Signals, SignalsMixin, Step
 
 NOT_NUMBERS = (
     "the model's scores are not numbers (NaN or infinite); its weights may be damaged, or have "

@@ -16,10 +16,9 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from untold.config import DecodeConfig
+from untold.config.decode import DecodeConfig
 from untold.errors import UntoldError
-from untold.models.seq2seq import Signals
-from untold.models.signals import FUTURE
+from untold.models.signals import FUTURE, Signals
 
 _MIN_COVERED = 1e-6  # bounds the penalty of a word that was never attended to
 

@@ -22,8 +22,8 @@ from untold.corpus.words import Word, words
 from untold.decoding.hypotheses import NOT_NUMBERS, Hypothesis, Scorable
 from untold.decoding.penalties import CoveragePenalty, coverage_penalty, length_penalty
 from untold.errors import UntoldError
-from untold.models.seq2seq import Outputs, Seq2Seq, Signals
-from untold.models.signals import PAST
+from untold.models.seq2seq import Outputs, Seq2Seq
+from untold.models.signals import PAST, Signals
 from untold.models.translation_table import find_links
 
 CANNOT_TELL = (

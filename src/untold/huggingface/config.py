@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from untold.config import ModelConfig
+from untold.config.model import ModelConfig
 from untold.config.section import as_tuple
 from untold.errors import UntoldError, shorten
 

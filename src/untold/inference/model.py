@@ -10,7 +10,8 @@ from untold.inference.linear import has_int8
 from untold.inference.routing import PreparedRouting
 from untold.inference.transformer import PreparedTransformer
 from untold.models.backbone import Decoded, Source, TransformerParts
-from untold.models.seq2seq import Outputs, Seq2Seq, Signals, Step
+from untold.models.seq2seq import Outputs, Seq2Seq
+from untold.models.signals import Signals, Step
 
 
 class PreparedModel:

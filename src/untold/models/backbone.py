@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untold.config import ModelConfig
+from untold.config.model import ModelConfig
 from untold.errors import UntoldError
 
 

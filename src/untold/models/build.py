@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from untold.config import BACKBONES, ModelConfig
+from untold.config.model import BACKBONES, ModelConfig
 from untold.corpus.tokenizer import SENTENCEPIECE_IDS, SpecialIds, Tokenizers
 from untold.errors import UntoldError
 from untold.models.backbone import Backbone, Widths

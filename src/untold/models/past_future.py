@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from untold.config import SEPARATORS, ModelConfig
+from untold.config.model import SEPARATORS, ModelConfig
 from untold.models.backbone import Source, Widths
 from untold.models.layers import FeedForward
 from untold.models.routing import Reading, Routed, RoutingPrior

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from untold.config import ModelConfig
+from untold.config.model import ModelConfig
 from untold.models.backbone import Source
 from untold.models.gru import GRUCell, SubtractiveGRUCell, initialise_recurrent
 from untold.models.rnmt import DecodedWords, Rnmt, RnmtConfig, RnmtState

@@ -32,7 +32,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from untold.config import Layers, ModelConfig, Width
+from untold.config.model import ModelConfig
+from untold.config.section import Layers, Width
 from untold.models.backbone import Backbone, Decoded, DecoderState, Source, Widths
 from untold.models.gru import AdditiveAttention, GRUCell, initialise_recurrent
 from untold.models.layers import Dropout

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untold.config import SeparatorConfig
+from untold.config.model import SeparatorConfig
 from untold.models.backbone import Widths
 from untold.models.layers import full_precision, sigmoid_scores, widen
 from untold.models.routing_kernels import RoutingForm, dot_routing, squash

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from untold.config import SeparatorConfig
+from untold.config.model import SeparatorConfig
 from untold.models.backbone import Widths
 from untold.models.layers import full_precision, widen
 from untold.models.routing import Routed, Separator

@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from untold.config import DropRate, Layers, ModelConfig, Width
+from untold.config.model import ModelConfig
+from untold.config.section import DropRate, Layers, Width
 from untold.errors import shorten
 from untold.models.backbone import (
     Backbone,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from untold.models.seq2seq import Step
+from untold.models.signals import Step
 
 
 @dataclass(frozen=True)

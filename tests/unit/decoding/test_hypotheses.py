@@ -2,7 +2,7 @@ import torch
 
 from toys import BOS
 from untold.decoding.hypotheses import BackPointers, End, FinishedHypotheses
-from untold.models.seq2seq import NO_SIGNALS, Signals
+from untold.models.signals import NO_SIGNALS, Signals
 
 
 def small_search():

@@ -14,7 +14,7 @@ from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Sentences
 from untold.decoding.penalties import CoveragePenalty, Covered, coverage_penalty, length_penalty
 from untold.errors import UntoldError
-from untold.models.seq2seq import Signals
+from untold.models.signals import Signals
 
 BY_ATTENTION, BY_PAST = CoveragePenalty(2.0, True), CoveragePenalty(2.0, False)
 

@@ -6,9 +6,8 @@ import torch
 from toys import EOS
 from untold.config import DecodeConfig
 from untold.corpus.tokenizer import SENTENCEPIECE_IDS
-from untold.decoding.beam_search import search
+from untold.decoding.beam_search import draw, search, uniforms
 from untold.decoding.hypotheses import Sentences
-from untold.decoding.sampling import draw, uniforms
 
 LOG_PROBS = torch.sin(torch.arange(2 * 3 * 13).view(2, 3, 13) * 2.3).mul(2).log_softmax(-1)
 

@@ -7,7 +7,7 @@ import torch
 from toys import collate
 from untold.decoding.scoring import score_pairs
 from untold.errors import UntoldError
-from untold.models.seq2seq import Signals
+from untold.models.signals import Signals
 
 
 class Bigram:

@@ -4,7 +4,7 @@ import numpy as np
 
 from untold.decoding.scoring import ReadPair
 from untold.explain.explanation import Copy, copy_probabilities, find_copies
-from untold.models.seq2seq import Signals
+from untold.models.signals import Signals
 from untold.translator import Translation
 
 SOURCE, TARGET = ("▁Ob", "ama", "▁a", "▁Ob"), ("▁Ob", "ama", "▁x", "▁a")

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from untold.explain.page import translation_record
-from untold.models.seq2seq import Signals
+from untold.models.signals import Signals
 from untold.translator import Translation
 
 PLAIN = Translation("a b", -0.5, -1.0, ("▁a", "▁b"), ("▁b", "▁c"))

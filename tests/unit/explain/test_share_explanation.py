@@ -22,7 +22,7 @@ from untold.explain.explanation import (
     find_flips,
 )
 from untold.models.build import build_model
-from untold.models.seq2seq import Signals
+from untold.models.signals import Signals
 from untold.storage.calibration import (
     SEGMENT_EVIDENCE,
     SHARE_EVIDENCE,

@@ -14,7 +14,8 @@ from untold.decoding.beam_search import search
 from untold.decoding.ensemble import Ensemble
 from untold.decoding.hypotheses import Sentences
 from untold.errors import UntoldError
-from untold.models.seq2seq import NO_SIGNALS, Outputs, Signals, Step
+from untold.models.seq2seq import Outputs
+from untold.models.signals import NO_SIGNALS, Signals, Step
 from untold.translator import Translation
 
 NAMES = [field.name for field in fields(Signals)]
