@@ -94,22 +94,22 @@ class Aligner:
     def align(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
         """Links the words of each pair. All links are sure; an empty side has none."""
         _refuse_blanks(pairs)
-        found = iter(self.backend.links([pair for pair in pairs if all(pair)]))
-        links = (next(found) if all(pair) else frozenset() for pair in pairs)
-        return [Alignment(each, each) for each in links]
+        linked = iter(self.backend.links([pair for pair in pairs if all(pair)]))
+        sets = [next(linked) if all(pair) else frozenset() for pair in pairs]
+        return [Alignment(links, links) for links in sets]
 
     def align_translations(self, pairs: Sequence[tuple[Words, Words]]) -> list[Alignment]:
         """Links only words that are equal or known as translations of one another.
 
         The other links join words that are left over; any text of the right length has them.
         """
-        found = []
+        alignments = []
         for (source, target), alignment in zip(pairs, self.align(pairs), strict=True):
-            kept = frozenset(
+            links = frozenset(
                 (i, j) for i, j in alignment.sure if self._is_translation(source[i], target[j])
             )
-            found.append(Alignment(kept, kept))
-        return found
+            alignments.append(Alignment(links, links))
+        return alignments
 
     def split(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Words, Words]]:
         """Splits pairs of texts into words as the configuration says."""

@@ -87,15 +87,15 @@ class LinkReader:
         if on_progress is not None:
             on_progress(len(pairs) - len(short))
         read = iter(self.reader.read(short, on_progress))
-        found: list[Alignment | Unlinked] = []
+        links: list[Alignment | Unlinked] = []
         for pair in pairs:
             if not self.reader.fits(pair):
-                found.append(self._too_long(pair))
+                links.append(self._too_long(pair))
             elif _has_blank_side(pair):
-                found.append(Alignment(frozenset(), frozenset()))
+                links.append(Alignment(frozenset(), frozenset()))
             else:
-                found.append(self._align(next(read)))
-        return found
+                links.append(self._align(next(read)))
+        return links
 
     def _too_long(self, pair: EncodedPair) -> Unlinked:
         sizes = f"{pair.length:,} pieces, and at most {self.reader.longest:,} are read"
@@ -124,12 +124,12 @@ def align_pairs(
     trained: Trained, pairs: Sequence[tuple[str, str]], by: str = "links"
 ) -> list[Alignment]:
     """Aligns each pair of texts by a model; raises an error that names the first that it cannot."""
-    found = []
-    for number, each in enumerate(LinkReader(trained, by).align(pairs), start=1):
-        if isinstance(each, Unlinked):
-            raise UntoldError(f"pair {number}: {each.reason}")
-        found.append(each)
-    return found
+    alignments = []
+    for number, links in enumerate(LinkReader(trained, by).align(pairs), start=1):
+        if isinstance(links, Unlinked):
+            raise UntoldError(f"pair {number}: {links.reason}")
+        alignments.append(links)
+    return alignments
 
 
 def link_displayed_words(pair: ReadPair) -> tuple[WordLink, ...]:
@@ -152,14 +152,14 @@ def grow_diag_final_and(forward: Links, backward: Links) -> Links:
     until none is left. At last those are added whose words both have no link. All links of a round
     are judged before any is added, so that neither their order nor that of the sides matters.
     """
-    union, found = forward | backward, forward & backward
+    union, joined = forward | backward, forward & backward
     while True:
-        sources, targets = {i for i, _ in found}, {j for _, j in found}
-        free = [(i, j) for i, j in union - found if i not in sources or j not in targets]
-        new = {link for link in free if _touches(link, found)}
+        sources, targets = {i for i, _ in joined}, {j for _, j in joined}
+        free = [(i, j) for i, j in union - joined if i not in sources or j not in targets]
+        new = {link for link in free if _touches(link, joined)}
         if not new:
-            return found | {(i, j) for i, j in free if i not in sources and j not in targets}
-        found |= new
+            return joined | {(i, j) for i, j in free if i not in sources and j not in targets}
+        joined |= new
 
 
 def turning_links(shares: Float[np.ndarray, "t1 i 3"]) -> Links:

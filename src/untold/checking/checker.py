@@ -104,8 +104,9 @@ class Checker:
 
     def check(self, segments: Sequence[Segment]) -> list[CheckedSegment | Segment]:
         """Judges the segments of a list together; one that cannot be judged says why."""
-        encoded = self.reader.encode([(each.source, each.target) for each in segments])
-        reasons = [self._why_unchecked(*each) for each in zip(segments, encoded, strict=True)]
+        encoded = self.reader.encode([(segment.source, segment.target) for segment in segments])
+        pairs = zip(segments, encoded, strict=True)
+        reasons = [self._why_unchecked(segment, pair) for segment, pair in pairs]
         read = iter(self.reader.read([encoded[k] for k, why in enumerate(reasons) if not why]))
         return [
             replace(segment, unchecked=why) if why else self._judge(segment, next(read))

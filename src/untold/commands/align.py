@@ -219,7 +219,7 @@ def _write_links(
     from untold.corpus.alignments import write_alignments
 
     write_alignments(out, links)
-    print(f"{out}: pairs: {len(links)}, links: {sum(len(each.sure) for each in links)}")
+    print(f"{out}: pairs: {len(links)}, links: {sum(len(alignment.sure) for alignment in links)}")
     if pairs is not None:
         _write_words(out, pairs)
 
@@ -260,13 +260,13 @@ def _link_by_model(
 
     trained = load_trained(model)
     reader = LinkReader(trained, by or "links", trained.config.decode.batch_tokens)
-    pairs, links = list(zip(*texts, strict=True)), []
+    pairs, alignments = list(zip(*texts, strict=True)), []
     with task("aligning", len(pairs)) as begun:
-        for line, found in enumerate(reader.align(pairs, begun.advance), start=1):
-            if isinstance(found, Unlinked):
-                raise UntoldError(f"line {line}: {found.reason}")
-            links.append(found)
-    return links
+        for line, links in enumerate(reader.align(pairs, begun.advance), start=1):
+            if isinstance(links, Unlinked):
+                raise UntoldError(f"line {line}: {links.reason}")
+            alignments.append(links)
+    return alignments
 
 
 def check_link_file(path: Path | None, text: Path | None) -> None:
@@ -294,7 +294,7 @@ def write_links(
         file = open(path, "w", encoding="utf-8")  # noqa: SIM115
     try:
         for group in groups:
-            lines = linker.lines([(source, found.text) for source, found in group])
+            lines = linker.lines([(source, translation.text) for source, translation in group])
             for (_, translation), line in zip(group, lines, strict=True):
                 with writing(path):
                     print(line, file=file, flush=True)
@@ -312,7 +312,7 @@ class _Linker:
         from untold.alignment.model_links import LinkReader
         from untold.decoding.scoring import CANNOT_TELL
 
-        separating = [each for each in translator.models if each.model.past_future is not None]
+        separating = [one for one in translator.models if one.model.past_future is not None]
         if not separating:
             raise UntoldError(f"--align: {CANNOT_TELL}")
         self._reader = LinkReader(separating[0], batch_tokens=translator.decode.batch_tokens)
@@ -326,11 +326,11 @@ class _Linker:
 
         encoded = self._reader.reader.encode(pairs)
         whole = [pair for pair in encoded if len(pair.ids[0]) <= self._most]
-        found = self._reader.align_encoded(whole)
+        alignments = self._reader.align_encoded(whole)
         for pair in encoded:
             self._line += 1
             length = len(pair.ids[0])
-            links = next(found) if length <= self._most else self._divided(length)
+            links = next(alignments) if length <= self._most else self._divided(length)
             if isinstance(links, Unlinked):
                 self._say(links.kind, links.reason)
             yield "" if isinstance(links, Unlinked) else format_alignment(links)

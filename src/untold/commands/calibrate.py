@@ -36,10 +36,10 @@ def calibrate(
     # A trainer would replace the best model meanwhile, or remove the checkpoint.
     with nullcontext() if run is None else lock_directory(run):
         directory = find_model(model)
-        found = _fit(directory, pairs, seed)
-        add_calibration(directory, found)
-    print(f"{directory}: calibrated on {found.segments} of {len(pairs)} pairs")
-    print(f"expected calibration error on held-out words: {found.error:.4f}")
+        calibration = _fit(directory, pairs, seed)
+        add_calibration(directory, calibration)
+    print(f"{directory}: calibrated on {calibration.segments} of {len(pairs)} pairs")
+    print(f"expected calibration error on held-out words: {calibration.error:.4f}")
 
 
 def _fit(directory: Path, pairs: list[tuple[str, str]], seed: int) -> "Calibration":

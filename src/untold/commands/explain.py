@@ -54,7 +54,8 @@ def explain(
     """
     from untold.embedded import embedded_model
     from untold.explain.explanation import beside_another, with_gold_links
-    from untold.explain.write import print_explanations, write_explanations
+    from untold.explain.table import print_explanations
+    from untold.explain.write import write_explanations
 
     say_outputs_if_stopped(out)
     _check_output(out, figure)  # before the model is loaded
@@ -79,7 +80,7 @@ def _short_names(one: Path, other: Path) -> tuple[str, str]:
     """Names models by the ends of their paths, as short as they differ: pages are published."""
     names = (str(one), str(other))
     for count in range(max(len(one.parts), len(other.parts)), 0, -1):
-        shorter = tuple(str(Path(*each.parts[-count:])) for each in (one, other))
+        shorter = tuple(str(Path(*path.parts[-count:])) for path in (one, other))
         if shorter[0] == shorter[1] and one != other:
             break
         names = (shorter[0], shorter[1])
@@ -102,7 +103,8 @@ def _check_output(out: Path | None, figure: str) -> None:
     if out is not None:
         check_format(out)
         check_output(out)
-    check_figure(out or Path("the terminal"), figure)
+    if figure != "auto":
+        check_figure(out or Path("the terminal"), figure)
 
 
 def _refuse_other_files(

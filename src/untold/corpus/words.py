@@ -79,7 +79,7 @@ def byte_piece(raw: bytes) -> str:
     Whole characters stay as they are, but for ▁ and what would look like a byte.
     """
     text = raw.decode(errors="surrogateescape")
-    looks = {found.start() for found in _BYTE.finditer(text)}
+    looks = {match.start() for match in _BYTE.finditer(text)}
     parts = []
     for place, sign in enumerate(text):
         if "\udc80" <= sign <= "\udcff":
@@ -166,11 +166,11 @@ def _find(
 ) -> tuple[Word, ...]:
     """Makes words of pieces; takes whole ones from the text, which may have unknown characters."""
     written = [word for word in text.split(" ") if word]
-    known = dict(zip(whole, written, strict=True)) if len(whole) == len(written) else {}
+    by_edges = dict(zip(whole, written, strict=True)) if len(whole) == len(written) else {}
     read = [piece_text(pieces[start:stop]) for start, stop in edges]
-    texts = [known.get(each) or shown for each, shown in zip(edges, read, strict=True)]
+    texts = [by_edges.get(edge) or shown for edge, shown in zip(edges, read, strict=True)]
     places = _places(text, texts) or [None] * len(texts)
-    parts = (slice(*each) for each in edges)
+    parts = (slice(*edge) for edge in edges)
     return tuple(map(Word, texts, places, parts, read))
 
 
@@ -188,8 +188,8 @@ def _places(text: str, texts: Sequence[str]) -> list[tuple[int, int] | None] | N
 
 
 def _end_of_blanks(text: str, place: int) -> int:
-    found = _BLANKS.match(text, place)
-    return found.end() if found else place
+    blanks = _BLANKS.match(text, place)
+    return blanks.end() if blanks else place
 
 
 def _spaced(pieces: Sequence[str]) -> list[_Edges]:

@@ -70,8 +70,8 @@ class EncodedPair:
 
 def encode_pairs(codec: TextCodec, texts: Sequence[tuple[str, str]]) -> list[EncodedPair]:
     """Encodes both sides of each pair."""
-    ids = codec.encode_pairs(texts)
-    return [EncodedPair(*sides, found) for sides, found in zip(texts, ids, strict=True)]
+    encoded = codec.encode_pairs(texts)
+    return [EncodedPair(*sides, ids) for sides, ids in zip(texts, encoded, strict=True)]
 
 
 def longest_pair(config: Config, batch_tokens: int) -> int:
@@ -131,8 +131,10 @@ class ForwardPass:
             return hypotheses
         covered = coverage.of_targets(signals, batch.target_mask)
         penalties = coverage_penalty(covered, batch.source_words, coverage.beta).tolist()
-        pairs = zip(hypotheses, penalties, strict=True)
-        return [replace(each, score=each.score + penalty) for each, penalty in pairs]
+        return [
+            replace(hypothesis, score=hypothesis.score + penalty)
+            for hypothesis, penalty in zip(hypotheses, penalties, strict=True)
+        ]
 
 
 def score_pairs(
@@ -215,8 +217,8 @@ class PairReader:
     ) -> list[EncodedPair]:
         """Encodes pairs that are in pieces already; a search may cut words unlike the tokenizer."""
         source, target = self.codec.tokenizers.source, self.codec.tokenizers.target
-        ids = [(source.ids(one), target.ids(other)) for one, other in pieces]
-        return [EncodedPair(*sides, own) for sides, own in zip(texts, ids, strict=True)]
+        encoded = [(source.ids(one), target.ids(other)) for one, other in pieces]
+        return [EncodedPair(*sides, ids) for sides, ids in zip(texts, encoded, strict=True)]
 
     def fits(self, pair: EncodedPair) -> bool:
         """Tells whether a pair is short enough: memory grows with the square of its length."""
@@ -241,7 +243,8 @@ class PairReader:
         """Reads the pairs of a pass of this model."""
         batch = forward.batch
         log_probabilities = forward.log_probabilities.cpu().numpy()
-        figures = [each.float().cpu().numpy() for each in self._figures(forward.outputs, batch)]
+        figures = self._figures(forward.outputs, batch)
+        figures = [values.float().cpu().numpy() for values in figures]
         tokenizers = self.codec.tokenizers
         read = []
         for number, row in enumerate(forward.rows):

@@ -144,8 +144,9 @@ def explain_translations(
         _refuse_blank(source)
         _refuse_divided(source, translation, translator.data)
     reader = PairReader(trained, translator.decode.batch_tokens)
-    texts = [(source, each.text) for source, each in zip(sources, translations, strict=True)]
-    pieces = [(each.source_tokens, each.tokens) for each in translations]
+    targets = [translation.text for translation in translations]
+    texts = list(zip(sources, targets, strict=True))
+    pieces = [(translation.source_tokens, translation.tokens) for translation in translations]
     pairs = reader.read(reader.encode_pieces(texts, pieces))
     return [
         _explain(translation, pair, trained, translator.data, given=False)
@@ -199,16 +200,17 @@ def with_gold_links(explanations: Sequence[Explanation], path: Path) -> list[Exp
                     "blanks between its words, or leave out --alignments"
                 )
     gold = read_alignments(path)
-    check_alignments(path, gold, [(each.source.words, each.target.words) for each in explanations])
-    return [replace(each, gold=links) for each, links in zip(explanations, gold, strict=True)]
+    words = [(shown.source.words, shown.target.words) for shown in explanations]
+    check_alignments(path, gold, words)
+    return [replace(shown, gold=links) for shown, links in zip(explanations, gold, strict=True)]
 
 
 def _reading_model(translator: Translator) -> TrainedModel:
     """Takes the first calibrated model that separates past and future, or the first that does."""
-    able = [each for each in translator.models if each.model.past_future is not None]
-    if not able:
+    separating = [one for one in translator.models if one.model.past_future is not None]
+    if not separating:
         raise UntoldError(CANNOT_TELL)
-    return next((each for each in able if each.calibration is not None), able[0])
+    return next((one for one in separating if one.calibration is not None), separating[0])
 
 
 def _refuse_blank(source: str) -> None:

@@ -66,20 +66,20 @@ _OVERVIEW_CAPTION = (
 
 def draw_shares(explanations: Sequence[Explanation], file_format: str, kind: str = "auto") -> bytes:
     """Draws a block for each explanation, as png or svg; `kind` is auto, panels or overview."""
-    sides = [side for each in explanations for side in (each.source, each.target)]
+    sides = [side for shown in explanations for side in (shown.source, shown.target)]
     texts = ["→", *(text for side in sides for text in (side.text, *side.words))]
     return render(lambda: share_figure(explanations, kind), texts, file_format)
 
 
 def share_figure(explanations: Sequence[Explanation], kind: str = "auto") -> Figure:
     """Lays out the blocks, the captions below them and the colour bar."""
-    is_long = [kind == "overview" or (kind == "auto" and _is_long(each)) for each in explanations]
+    is_long = [kind == "overview" or (kind == "auto" and _is_long(one)) for one in explanations]
     pairs = list(zip(explanations, is_long, strict=True))
-    blocks = [(_Strips if long else _Panels).of(each).block() for each, long in pairs]
-    short = [each for each, long in pairs if not long]
+    blocks = [(_Strips if long else _Panels).of(explanation).block() for explanation, long in pairs]
+    short = [explanation for explanation, long in pairs if not long]
     captions = []
     if short:
-        falls = any(any_falls_back(each.shares) for each in short)
+        falls = any(any_falls_back(explanation.shares) for explanation in short)
         captions.append(_PANEL_CAPTION + (_DOTTED if falls else ""))
     if any(is_long):
         captions.append(_OVERVIEW_CAPTION)

@@ -55,8 +55,8 @@ def display_width(text: str) -> int:
 
 def _without(characters: set[str], path: str) -> set[str]:
     """Returns the characters that the font has no glyph for."""
-    known = _drawn_by(path)
-    return {character for character in characters if ord(character) not in known}
+    glyphs = _drawn_by(path)
+    return {character for character in characters if ord(character) not in glyphs}
 
 
 @cache  # the charmap of a font that covers all of Unicode takes half a second
@@ -73,11 +73,11 @@ def _drawn_by(path: str) -> frozenset[int]:
 def _others() -> dict[str, str]:
     """Returns a file of each other installed family, in the order to try them."""
     manager = font_manager.fontManager
-    known = {entry.fname for entry in manager.ttflist}
+    listed = {entry.fname for entry in manager.ttflist}
     for path in font_manager.findSystemFonts():
-        if path not in known:  # installed after matplotlib made its list
+        if path not in listed:  # installed after matplotlib made its list
             with suppress(OSError, RuntimeError):
                 manager.addfont(path)
-    found = {e.name: e.fname for e in manager.ttflist if e.style == "normal" and e.name != _OWN}
-    names = [*(name for name in _PREFERRED if name in found), *sorted(found)]
-    return {name: found[name] for name in names}
+    fonts = {e.name: e.fname for e in manager.ttflist if e.style == "normal" and e.name != _OWN}
+    names = [*(name for name in _PREFERRED if name in fonts), *sorted(fonts)]
+    return {name: fonts[name] for name in names}

@@ -33,7 +33,7 @@ def translation_record(translation: Translation) -> dict[str, Any]:
     if weights is not None:
         fields["copying"] = [_copied(row) for row in weights[: len(tokens)]]
     if translation.alternatives:
-        fields["alternatives"] = [translation_record(each) for each in translation.alternatives]
+        fields["alternatives"] = [translation_record(other) for other in translation.alternatives]
     return fields
 
 

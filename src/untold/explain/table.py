@@ -4,16 +4,19 @@ Signs repeat what colours say, so that the table can be read without colours.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from untold.errors import UntoldError, escape_controls
 from untold.explain.explanation import LIKELY, Explanation
 from untold.models.signals import FUTURE, PAST, REDUNDANT
+from untold.terminal import console as make_console
 
 # In the order of CATEGORIES:
 _SIGNS = ("✓", "○", "–")
@@ -52,10 +55,19 @@ def any_falls_back(shares: Float[np.ndarray, "t i g"]) -> bool:
     return any(turned_words(shares, step).fallen for step in range(len(shares)))
 
 
+def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
+    """Prints all explanations; on a terminal, control characters in their texts are visible."""
+    refuse_none(explanations)
+    console = console or make_console()
+    shown = with_visible_text(tuple(explanations)) if console.is_terminal else explanations
+    for part in share_table(shown):
+        console.print(part)
+
+
 def share_table(explanations: Sequence[Explanation]) -> list[RenderableType]:
     """Shows both texts, and the source words before each target word and before the end."""
     parts: list[RenderableType] = [_legend(explanations)]
-    if any(each.untold is None for each in explanations):
+    if any(explanation.untold is None for explanation in explanations):
         parts.append(Text(_UNCALIBRATED, style="dim"))
     for explanation in explanations:
         source = Text(explanation.source.text, style="bold")
@@ -68,9 +80,9 @@ def _legend(explanations: Sequence[Explanation]) -> Text:
     signs = zip(_SIGNS, _NAMES, _STYLES, strict=True)
     entries = [Text(f"{sign} {name}", style) for sign, name, style in signs]
     entries.append(Text(f"{_JUST_TOLD} just told", _FLIPPED))
-    if any(any_falls_back(each.shares) for each in explanations):
+    if any(any_falls_back(explanation.shares) for explanation in explanations):
         entries.append(Text(f"{_AGAIN} untold again", _FALLEN))
-    if any(each.copies for each in explanations):
+    if any(explanation.copies for explanation in explanations):
         entries.append(Text(f"{_COPIED} copied from", _COPIED_STYLE))
     return Text("   ").join(entries)
 
@@ -111,3 +123,24 @@ def _judged(shown: Text, what: str, likely: float) -> Text:
         return shown
     shown.stylize(_LACKING)
     return shown.append(f" ({what} {likely:.2f})", "bold")
+
+
+def with_visible_text(value: Any) -> Any:
+    """Makes control characters visible in all texts of a value, before their widths are measured.
+
+    XML forbids them, fonts lack them, and some turn the direction of a whole line.
+    """
+    if isinstance(value, str):
+        return escape_controls(value)
+    if isinstance(value, tuple):
+        return tuple(map(with_visible_text, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **{name: with_visible_text(part) for name, part in parts.items()})
+    return value
+
+
+def refuse_none(explanations: Sequence[Explanation]) -> None:
+    """Refuses to show nothing."""
+    if not explanations:
+        raise UntoldError("there is no explanation to show: explain at least one sentence")

@@ -1,18 +1,13 @@
-"""Writes explanations to a file, whose suffix chooses the format, or prints them."""
+"""Writes explanations to a file, whose suffix chooses the format."""
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-
-from untold.errors import UntoldError, escape_controls
+from untold.errors import UntoldError
 from untold.explain.explanation import Explanation
 from untold.explain.page import share_json, share_page
-from untold.explain.table import share_table
+from untold.explain.table import refuse_none, with_visible_text
 from untold.files import write_file
-from untold.terminal import console as make_console
 
 _DRAWN = (".png", ".svg")
 _FORMATS = (".html", ".json", *_DRAWN)
@@ -43,21 +38,12 @@ def write_explanations(
 
     `figure` chooses how .png and .svg are drawn: panels or overview instead of auto.
     """
-    _refuse_none(explanations)
+    refuse_none(explanations)
     check_format(path)
     check_figure(path, figure)
     suffix = path.suffix.lower()
-    shown = explanations if suffix in _EXACT else _with_visible_text(tuple(explanations))
+    shown = explanations if suffix in _EXACT else with_visible_text(tuple(explanations))
     write_file(path, _written(suffix, shown, figure))
-
-
-def print_explanations(explanations: Sequence[Explanation], console: Console | None = None) -> None:
-    """Prints all explanations; on a terminal, control characters in their texts are visible."""
-    _refuse_none(explanations)
-    console = console or make_console()
-    shown = _with_visible_text(tuple(explanations)) if console.is_terminal else explanations
-    for part in share_table(shown):
-        console.print(part)
 
 
 def _written(suffix: str, explanations: Sequence[Explanation], figure: str) -> bytes:
@@ -68,23 +54,3 @@ def _written(suffix: str, explanations: Sequence[Explanation], figure: str) -> b
     from untold.explain.figures import draw_shares  # brings matplotlib
 
     return draw_shares(explanations, suffix[1:], figure)
-
-
-def _with_visible_text(value: Any) -> Any:
-    """Makes control characters visible in all texts of a value, before their widths are measured.
-
-    XML forbids them, fonts lack them, and some turn the direction of a whole line.
-    """
-    if isinstance(value, str):
-        return escape_controls(value)
-    if isinstance(value, tuple):
-        return tuple(map(_with_visible_text, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        return replace(value, **{name: _with_visible_text(part) for name, part in parts.items()})
-    return value
-
-
-def _refuse_none(explanations: Sequence[Explanation]) -> None:
-    if not explanations:
-        raise UntoldError("there is no explanation to show: explain at least one sentence")

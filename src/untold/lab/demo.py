@@ -13,7 +13,8 @@ from rich.table import Table
 from untold.config import Config, load_config
 from untold.corpus.text import read_lines
 from untold.explain.explanation import explain
-from untold.explain.write import print_explanations, write_explanations
+from untold.explain.table import print_explanations
+from untold.explain.write import write_explanations
 from untold.interruption import last_line
 from untold.lab.grammars.sampling import write_sample
 from untold.metrics.base import Score, corpus_scores, legend_lines

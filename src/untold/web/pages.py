@@ -52,7 +52,7 @@ ASSETS = frozenset(
 def script_json(values: Any) -> str:
     """Writes values as JSON that can stand inside <script>: nothing in it can become markup."""
     text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def inline_page(template: str, data: str, title: str = "") -> str:
@@ -67,10 +67,10 @@ def inline_template(template: str) -> str:
     """Returns a template with style and modules inside; places for title and data stay."""
     page = _text(template)
     style = "\n".join(_text(name) for name in _SHEET.findall(page))
-    found = _SCRIPT.search(page)
-    if found is None:
+    script_tag = _SCRIPT.search(page)
+    if script_tag is None:
         raise ValueError(f"{template} names no module")
-    script = f"\n{join_modules(found[1])}"
+    script = f"\n{join_modules(script_tag[1])}"
     page = _SCRIPT.sub(lambda _: f'<script type="module">{script}</script>', page)
     page = _SHEET.sub("", page).replace("</head>", f"<style>{style}</style>\n</head>")
     return page.replace("<!--style-->", _hash(style)).replace("<!--script-->", _hash(script))

@@ -11,11 +11,8 @@ import pytest
 
 from untold.errors import UntoldError
 from untold.explain.explanation import Explanation
-from untold.explain.write import (
-    check_format,
-    print_explanations,
-    write_explanations,
-)
+from untold.explain.table import print_explanations
+from untold.explain.write import check_format, write_explanations
 
 Make = Callable[..., Explanation]
 

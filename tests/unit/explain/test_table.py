@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from untold.explain.explanation import Copy, Explanation
-from untold.explain.write import print_explanations
+from untold.explain.table import print_explanations
 
 Make = Callable[..., Explanation]
 
