@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from fake_api import FakeApi, fake_api
-from untold.checking.reports import marked_side, page_parts
+from untold.checking.reports import check_page, marked_side
 
 OpenPage = Callable[..., Page]
 STATUS = "#check-status"
@@ -239,7 +239,7 @@ def report(open_page: OpenPage, folder: Path, count: int = 1, **settings: str) -
         for n in range(count)
     ]
     path = folder / "check.html"
-    path.write_text("".join(page_parts(records, "all of it")), encoding="utf-8")
+    path.write_text(check_page(records, "all of it"), encoding="utf-8")
     return open_page(path.as_uri(), **settings)
 
 

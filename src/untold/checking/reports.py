@@ -1,16 +1,7 @@
-"""The findings of a segment as JSON, as docs/check.md describes it; all reports start from it.
+"""Reports of a check: records as docs/check.md describes them, and what is made of them.
 
-Findings in the terminal: a line `file:line: ...` each, and both texts below with marks.
-
-Marks repeat what colours say, so that the report can be read without colours.
-
-A self-contained HTML page of findings, with the data inside.
-
-The page is made part by part, so that any number of findings fits.
-
-Findings as SARIF 2.1.0, the format that code-review tools read.
-
-The file is made part by part, so that any number of findings fits.
+A record is a segment with its findings, or a damaged place. From records come the lines in a
+terminal, whose marks repeat what colours say, a page, and SARIF 2.1.0 for tools of code review.
 """
 
 import hashlib
@@ -24,16 +15,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rich.console import Console
 from rich.text import Text
 
 from untold.checking.checker import CheckedSegment, Finding, JudgedSide
 from untold.checking.segments import Damage
 from untold.errors import escape_controls
-from untold.terminal import console
 from untold.version import __version__
-from untold.web.pages import DATA_PLACE, inline_template, script_json
+from untold.web.pages import inline_page, script_json
 
-SUSPECTED_SIDE = {"omission": "source", "addition": "target"}  # whose words a finding quotes
+Record = Mapping[str, Any]
+StyledLine = list[tuple[str, str]]  # parts with their styles
+
+_SUSPECTED_SIDE = {"omission": "source", "addition": "target"}  # whose words a finding quotes
 
 
 def segment_record(checked: CheckedSegment, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -46,7 +40,7 @@ def segment_record(checked: CheckedSegment, findings: Sequence[Finding]) -> dict
         "line": segment.line,
         "name": segment.name,
         **{name: _side_record(texts[name], side) for name, side in sides.items()},
-        "findings": [_finding_record(each) for each in findings],
+        "findings": [_finding_record(finding) for finding in findings],
     }
 
 
@@ -55,29 +49,28 @@ def damage_record(damage: Damage) -> dict[str, Any]:
     return {"file": damage.file, "line": damage.line, "damage": damage.reason}
 
 
-def json_line(record: Mapping[str, Any]) -> str:
+def json_line(record: Record) -> str:
     """Writes a record as one line that is valid JSON even if a file name is not UTF-8."""
     text = json.dumps(record, ensure_ascii=False, allow_nan=False)
     return text.encode(errors="backslashreplace").decode()
 
 
-def marked_side(record: Mapping[str, Any], side: str) -> list[tuple[str, int | None]]:
+def marked_side(record: Record, side: str) -> list[tuple[str, int | None]]:
     """Cuts the text of a side into parts, with the number of the finding that suspects a part.
 
     Where a tokenizer has changed the text too much to find its words again, the words are shown.
     """
-    own = [
-        (number, finding)
+    findings = {
+        number: finding
         for number, finding in enumerate(record["findings"])
-        if SUSPECTED_SIDE[finding["kind"]] == side
-    ]
+        if _SUSPECTED_SIDE[finding["kind"]] == side
+    }
     text, words = record[side]["text"], record[side]["words"]
-    places = {number: finding["characters"] for number, finding in own}
+    places = {number: finding["characters"] for number, finding in findings.items()}
     if None in places.values():
         text = " ".join(words)
-        ends = list(accumulate(len(word) + 1 for word in words))
-        starts = [0, *ends]
-        places = {n: (starts[each["start"]], ends[each["stop"] - 1] - 1) for n, each in own}
+        starts = [0, *accumulate(len(word) + 1 for word in words)]
+        places = {n: (starts[f["start"]], starts[f["stop"]] - 1) for n, f in findings.items()}
     parts, done = [], 0
     for number, (start, stop) in sorted(places.items(), key=lambda item: item[1]):
         parts += [(text[done:start], None), (text[start:stop], number)]
@@ -85,7 +78,7 @@ def marked_side(record: Mapping[str, Any], side: str) -> list[tuple[str, int | N
     return [part for part in (*parts, (text[done:], None)) if part[0]]
 
 
-def unit_name(record: Mapping[str, Any]) -> str:
+def unit_name(record: Record) -> str:
     """Returns the name of a unit, if it says more than its source does, as in catalogues."""
     name = record["name"]
     return "" if name.split() == record["source"]["text"].split() else name
@@ -96,7 +89,7 @@ def _side_record(text: str, side: JudgedSide) -> dict[str, Any]:
         "text": text,
         "any": round(side.any, 6),
         "words": [word.text for word in side.words],
-        "probabilities": [round(each, 6) for each in side.probabilities],
+        "probabilities": [round(probability, 6) for probability in side.probabilities],
     }
 
 
@@ -111,31 +104,22 @@ def _finding_record(finding: Finding) -> dict[str, Any]:
     }
 
 
-_OPEN, _CLOSE = ">>", "<<"
 _LONGEST_NAME = 80  # characters; some files name a unit by its whole text
 _STYLES = {"omission": "bold yellow", "addition": "bold magenta", "damage": "bold red"}
 _LAYOUT = re.compile(r"[\n\r\t\v\f]")
 
-Line = list[tuple[str, str]]  # parts with their styles
+
+def print_record(record: Record, terminal: Console) -> None:
+    """Prints all findings of a segment, or a damaged place; a terminal obeys nothing in them."""
+    for line in record_lines(record):
+        if terminal.is_terminal:
+            parts = ((escape_controls(text), style) for text, style in line)
+            terminal.print(Text.assemble(*parts), soft_wrap=True)
+        else:  # as it is: rich would drop some control characters
+            print("".join(text for text, _ in line), flush=True)
 
 
-class CheckTable:
-    """Prints records as they come; a terminal shows colours and obeys nothing in the texts."""
-
-    def __init__(self) -> None:
-        self._console = console()
-
-    def print(self, record: Mapping[str, Any]) -> None:
-        """Prints all findings of a segment, or a damaged place."""
-        for line in record_lines(record):
-            if self._console.is_terminal:
-                parts = ((escape_controls(text), style) for text, style in line)
-                self._console.print(Text.assemble(*parts), soft_wrap=True)
-            else:  # as it is: rich would drop some control characters
-                print("".join(text for text, _ in line), flush=True)
-
-
-def record_lines(record: Mapping[str, Any]) -> list[Line]:
+def record_lines(record: Record) -> list[StyledLine]:
     """Words a record; a search for the name of a file finds one line for each finding."""
     file = record["file"].replace("\n", "\\n").replace("\r", "\\r")
     place = (f"{file}:{record['line']}: ", "bold")
@@ -155,14 +139,14 @@ def record_lines(record: Mapping[str, Any]) -> list[Line]:
     return [*lines, _text_line(record, "source"), _text_line(record, "target")]
 
 
-def _text_line(record: Mapping[str, Any], side: str) -> Line:
+def _text_line(record: Record, side: str) -> StyledLine:
     line = [(f"    {side}: ", "dim")]
     for text, number in marked_side(record, side):
         if number is None:
             line.append((_one_line(text), ""))
         else:
             style = f"underline {_STYLES[record['findings'][number]['kind']]}"
-            line += [(_OPEN, "dim"), (_one_line(text), style), (_CLOSE, "dim")]
+            line += [(">>", "dim"), (_one_line(text), style), ("<<", "dim")]
     return line
 
 
@@ -171,18 +155,13 @@ def _one_line(text: str) -> str:
     return _LAYOUT.sub(" ", text)
 
 
-def page_parts(records: Iterable[Mapping[str, Any]], summary: str) -> Iterator[str]:
-    """Yields the text of a page; the texts of the records cannot become markup."""
-    before, _, after = inline_template("check_report.html").partition(DATA_PLACE)
-    yield f'{before}{{"summary": {script_json(_visible(summary))}, "places": ['
-    separator = "\n"
-    for record in records:
-        yield separator + script_json(_place(record))
-        separator = ",\n"
-    yield f"]}}{after}"
+def check_page(records: Iterable[Record], summary: str) -> str:
+    """Makes a page of findings that needs no other file; no text of a record becomes markup."""
+    data = {"summary": _visible(summary), "places": [_place(record) for record in records]}
+    return inline_page("check_report.html", script_json(data))
 
 
-def _place(record: Mapping[str, Any]) -> dict[str, Any]:
+def _place(record: Record) -> dict[str, Any]:
     """Describes a segment or a damage for the script of the page: texts as they are shown."""
     place: dict[str, Any] = {"file": _visible(record["file"]), "line": record["line"]}
     if "damage" in record:
@@ -191,11 +170,11 @@ def _place(record: Mapping[str, Any]) -> dict[str, Any]:
         side: [[_visible(text), number] for text, number in marked_side(record, side)]
         for side in ("source", "target")
     }
-    found = [
-        {"kind": each["kind"], "probability": each["probability"], "text": _visible(each["text"])}
-        for each in record["findings"]
+    findings = [
+        {key: finding[key] for key in ("kind", "probability")} | {"text": _visible(finding["text"])}
+        for finding in record["findings"]
     ]
-    return place | {"name": _visible(unit_name(record))} | texts | {"findings": found}
+    return place | {"name": _visible(unit_name(record))} | texts | {"findings": findings}
 
 
 def _visible(text: str) -> str:
@@ -205,54 +184,44 @@ def _visible(text: str) -> str:
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT = "%SRCROOT%"  # the usual name of the directory that relative places start from
 _ERROR, _WARNING = 0.9, 0.5  # from these probabilities on
-# id, name, short description, help
-_RULES = (
-    (
-        "omission",
-        "Omission",
-        "The translation leaves out words of the source.",
-        "Nothing in the translation tells these words of the source. Complete the translation, or "
-        "switch the finding off: with a comment in the file, or by an entry of the baseline.",
-    ),
-    (
-        "addition",
-        "Addition",
-        "The translation says what the source does not.",
-        "Nothing in the source explains these words of the translation. Remove them, or switch the "
-        "finding off: with a comment in the file, or by an entry of the baseline.",
-    ),
-    (
-        "damage",
-        "Damage",
-        "A place of the file could not be read, so that it was not checked.",
-        "Mend the file at this place. Whatever follows it was checked if possible.",
-    ),
+_SWITCH_OFF = (
+    "or switch the finding off: with a comment in the file, or by an entry of the baseline."
 )
-_RULE_NUMBERS = {rule[0]: number for number, rule in enumerate(_RULES)}
+_RULES = {  # description and help by id
+    "omission": (
+        "The translation leaves out words of the source.",
+        "Nothing in the translation tells these words of the source. Complete the translation, "
+        + _SWITCH_OFF,
+    ),
+    "addition": (
+        "The translation says what the source does not.",
+        "Nothing in the source explains these words of the translation. Remove them, "
+        + _SWITCH_OFF,
+    ),
+    "damage": (
+        "A place of the file could not be read, so that it was not checked.",
+        "Mend the file at this place. Of a catalogue, nothing behind it was checked.",
+    ),
+}
 
 
-def sarif_parts(records: Iterable[Mapping[str, Any]], root: Path) -> Iterator[str]:
-    """Yields the text of a SARIF file; files below `root` are named relative to it."""
-    driver = {"name": "untold", "version": __version__, "rules": [_rule(*each) for each in _RULES]}
-    head = {
-        "tool": {"driver": driver},
+def sarif_log(records: Iterable[Record], root: Path) -> dict[str, Any]:
+    """Describes findings as SARIF 2.1.0 does; files below `root` are named relative to it."""
+    rules = [_rule(name, *texts) for name, texts in _RULES.items()]
+    seen = Counter[str]()
+    run = {
+        "tool": {"driver": {"name": "untold", "version": __version__, "rules": rules}},
         "invocations": [{"executionSuccessful": True}],
         "columnKind": "unicodeCodePoints",
+        "results": [result for record in records for result in _results(record, root, seen)],
     }
-    yield f'{{\n "$schema": "{_SCHEMA}",\n "version": "2.1.0",\n "runs": [\n'
-    yield f'  {json.dumps(head)[:-1]}, "results": ['
-    separator, seen = "\n", Counter[str]()
-    for record in records:
-        for result in _results(record, root, seen):
-            yield separator + json.dumps(result, allow_nan=False)
-            separator = ",\n"
-    yield "\n  ]}\n ]\n}\n"
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(name: str, title: str, short: str, advice: str) -> dict[str, Any]:
+def _rule(name: str, short: str, advice: str) -> dict[str, Any]:
     return {
         "id": name,
-        "name": title,
+        "name": name.capitalize(),
         "shortDescription": {"text": short},
         "fullDescription": {"text": f"{short} {advice}"},
         "help": {"text": advice},
@@ -261,52 +230,47 @@ def _rule(name: str, title: str, short: str, advice: str) -> dict[str, Any]:
     }
 
 
-def _results(record: Mapping[str, Any], root: Path, seen: Counter[str]) -> Iterator[dict[str, Any]]:
-    uri = _artifact(record["file"], root)
+def _results(record: Record, root: Path, seen: Counter[str]) -> Iterator[dict[str, Any]]:
+    file = _artifact(record["file"], root)
     if "damage" in record:
         message = f"This place could not be read: {record['damage']}"
-        yield _result("damage", "error", message, record, uri) | {
-            "partialFingerprints": _fingerprints(seen, uri["uri"], "damage", record["damage"])
-        }
+        prints = _fingerprints(seen, file["uri"], "damage", record["damage"])
+        yield _result("damage", "error", message, record, file) | prints
         return
+    texts = record["source"]["text"], record["target"]["text"]
     for finding in record["findings"]:
-        kind, probability = finding["kind"], finding["probability"]
-        texts = record["source"]["text"], record["target"]["text"]
-        known = (uri["uri"], record["name"], kind, *texts, finding["text"])
-        message = f"{_claim(kind, finding['text'])} (probability {probability:.2f})"
-        yield _result(kind, _level(probability), message, record, uri) | {
-            "rank": round(100 * probability, 4),
-            "partialFingerprints": _fingerprints(seen, *known),
-            "properties": {"probability": probability, "source": texts[0], "target": texts[1]},
-        }
-
-
-def _claim(kind: str, text: str) -> str:
-    if kind == "omission":
-        return f"The translation leaves out “{text}”"
-    return f"Nothing in the source explains “{text}”"
+        kind, probability, text = finding["kind"], finding["probability"], finding["text"]
+        claim = (
+            "The translation leaves out" if kind == "omission" else "Nothing in the source explains"
+        )
+        message = f"{claim} “{text}” (probability {probability:.2f})"
+        prints = _fingerprints(seen, file["uri"], record["name"], kind, *texts, text)
+        yield (
+            _result(kind, _level(probability), message, record, file)
+            | prints
+            | {
+                "rank": round(100 * probability, 4),
+                "properties": {"probability": probability, "source": texts[0], "target": texts[1]},
+            }
+        )
 
 
 def _result(
-    kind: str, level: str, message: str, record: Mapping[str, Any], uri: dict[str, str]
+    kind: str, level: str, message: str, record: Record, file: dict[str, str]
 ) -> dict[str, Any]:
     region = {"startLine": max(1, record["line"])}
-    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": uri, "region": region}}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": file, "region": region}}
     if record.get("name"):
         location["logicalLocations"] = [{"name": record["name"]}]
+    # Viewers take braces for placeholders, which the standard doubles, and brackets for links.
+    literal = message.replace("{", "{{").replace("}", "}}").replace("](", "] (")
     return {
         "ruleId": kind,
-        "ruleIndex": _RULE_NUMBERS[kind],
+        "ruleIndex": list(_RULES).index(kind),
         "level": level,
-        "message": {"text": _literal(message)},
+        "message": {"text": escape_controls(literal)},
         "locations": [location],
     }
-
-
-def _literal(message: str) -> str:
-    """Keeps a viewer from taking a text for a placeholder, a link or an escape sequence."""
-    doubled = message.replace("{", "{{").replace("}", "}}")  # so the standard writes them
-    return escape_controls(doubled.replace("](", "] ("))
 
 
 def _level(probability: float) -> str:
@@ -322,9 +286,9 @@ def _artifact(file: str, root: Path) -> dict[str, str]:
     return {"uri": quote(os.fsencode(relative.replace(os.sep, "/"))), "uriBaseId": _ROOT}
 
 
-def _fingerprints(seen: Counter[str], *parts: str) -> dict[str, str]:
+def _fingerprints(seen: Counter[str], *parts: str) -> dict[str, dict[str, str]]:
     """Identifies a result by its texts, not by its line; equal ones are numbered."""
     digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
     seen[digest] += 1
     known = f"{digest}:{seen[digest]}"
-    return {"untold/v1": known, "primaryLocationLineHash": known}
+    return {"partialFingerprints": {"untold/v1": known, "primaryLocationLineHash": known}}

@@ -1,21 +1,20 @@
-"""Decides if a check fails: which findings count, how many a file may have, and the summary.
+"""Decides if a check fails: which findings count, how many a file may have, what is known already.
 
-The baseline: findings that people know already, so that a check reports only new ones.
-
-An entry names a translation, not a line, so that an edit above it changes nothing. It holds as long
-as source and target stay as they are, whatever words of them a later model suspects.
+A baseline lists known findings, so that a check reports only new ones. Its entries name
+translations, not lines, so that an edit above changes nothing, and not words: an entry holds as
+long as source and target stay as they are, whatever a later model suspects.
 """
 
 import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
-from untold.checking.checker import Finding
+from untold.checking.checker import CheckedSegment, Finding
 from untold.checking.segments import FindingKind, Segment
 from untold.corpus.text import open_bytes
 from untold.errors import UntoldError, shorten
@@ -23,6 +22,8 @@ from untold.files import write_file
 
 _KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 _DAMAGE = "damage"
+_LAYOUT = 1  # of a baseline; raise it if a reader of the current one would misread an entry
+_HASH_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,48 @@ def _probability(rule: str, text: str) -> float:
     return number
 
 
-@dataclass
-class Tally:
-    """Counts what became of the segments of all files."""
+class BaselineEntry(NamedTuple):
+    """Identifies the findings of one kind in one translation."""
 
+    file: str  # in memory an absolute path; on disk relative to the directory of the baseline
+    name: str
+    kind: str
+    source: str
+    target: str  # a hash
+
+
+@dataclass
+class Verdict:
+    """Counts what becomes of segments, and tells which findings are new."""
+
+    rules: FailRules
+    threshold: float = 0.5  # other findings are reported from this probability on
+    known: Set[BaselineEntry] = frozenset()
     checked: int = 0
     unchecked: Counter[str] = field(default_factory=Counter)  # by reason
-    findings: Counter[str] = field(default_factory=Counter)  # by kind
-    counted: Counter[str] = field(default_factory=Counter)  # findings that count, by file
+    findings: Counter[str] = field(default_factory=Counter)  # new ones by kind
+    counted: Counter[str] = field(default_factory=Counter)  # new ones that count, by file
     damages: int = 0
-    known: int = 0  # findings that the baseline lists
-    stale: int = 0  # entries of the baseline that match nothing any more
+    known_findings: int = 0
+    entries: set[BaselineEntry] = field(default_factory=set)  # of all findings
 
-    def summary(self) -> str:
-        """Words the counts in one line; what did not happen is left out, but for findings."""
+    def new_findings(self, checked: CheckedSegment) -> list[Finding]:
+        """Counts a judged segment; returns those of its findings that are to be reported."""
+        self.checked += 1
+        segment, reported = checked.segment, []
+        for finding in checked.findings(self.rules.shown(self.threshold)):
+            entry = baseline_entry(segment, finding.kind)
+            self.entries.add(entry)
+            if entry in self.known:
+                self.known_findings += 1
+                continue
+            self.findings[finding.kind] += 1
+            self.counted[segment.file] += self.rules.counts(finding)
+            reported.append(finding)
+        return reported
+
+    def summary(self, files: Iterable[Path]) -> str:
+        """Words the counts in one line, once all of these files have been checked."""
         parts = [f"segments checked: {self.checked:,}"]
         if self.unchecked:
             parts.append(f"not checked: {_with_parts(self.unchecked)}")
@@ -104,8 +133,8 @@ class Tally:
         if counted != self.findings.total():
             parts.append(f"of them count: {counted:,}")
         others = {
-            "known by the baseline": self.known,
-            "stale entries of the baseline": self.stale,
+            "known by the baseline": self.known_findings,
+            "stale entries of the baseline": len(entries_of(files, self.known) - self.entries),
             "damaged places": self.damages,
         }
         parts += [f"{name}: {number:,}" for name, number in others.items() if number]
@@ -117,47 +146,6 @@ def _with_parts(counts: Mapping[str, int]) -> str:
     return f"{sum(counts.values()):,}" + (f" ({parts})" if parts else "")
 
 
-_LAYOUT = 1  # raise it if a reader of the current layout would misread an entry
-_HASH_DIGITS = 16
-
-
-@dataclass(frozen=True, order=True)
-class BaselineEntry:
-    """Identifies the findings of one kind in one translation."""
-
-    file: str  # in memory an absolute path; on disk relative to the directory of the baseline
-    name: str
-    kind: str
-    source: str
-    target: str  # a hash
-
-
-class Baseline:
-    """Remembers which of its entries a check has met."""
-
-    def __init__(self, entries: Iterable[BaselineEntry] = ()) -> None:
-        self.entries = frozenset(entries)
-        self._met: set[BaselineEntry] = set()
-
-    def knows(self, segment: Segment, kind: FindingKind) -> bool:
-        """Tells if findings of this kind are known in this translation."""
-        entry = baseline_entry(segment, kind)
-        if entry not in self.entries:
-            return False
-        self._met.add(entry)
-        return True
-
-    def stale(self, files: Iterable[str | Path]) -> list[BaselineEntry]:
-        """Lists the entries of these files, all of which were checked, that were never met."""
-        checked = {_absolute(file) for file in files}
-        return sorted(e for e in self.entries - self._met if e.file in checked)
-
-    def elsewhere(self, files: Iterable[str | Path]) -> frozenset[BaselineEntry]:
-        """Returns the entries of all other files, about which a check of these says nothing."""
-        checked = {_absolute(file) for file in files}
-        return frozenset(e for e in self.entries if e.file not in checked)
-
-
 def baseline_entry(segment: Segment, kind: FindingKind) -> BaselineEntry:
     """Makes the entry of the findings of one kind in a translation."""
     target = hashlib.sha256(segment.target.encode(errors="surrogatepass")).hexdigest()
@@ -165,7 +153,13 @@ def baseline_entry(segment: Segment, kind: FindingKind) -> BaselineEntry:
     return BaselineEntry(file, segment.name, kind, segment.source, target[:_HASH_DIGITS])
 
 
-def read_baseline(path: Path) -> Baseline:
+def entries_of(files: Iterable[Path], entries: Set[BaselineEntry]) -> Set[BaselineEntry]:
+    """Returns those entries that are about one of the files."""
+    paths = {_absolute(file) for file in files}
+    return {entry for entry in entries if entry.file in paths}
+
+
+def read_baseline(path: Path) -> frozenset[BaselineEntry]:
     """Reads what write_baseline wrote; anything else is an error that names the file."""
     with open_bytes(path) as file:
         data = file.read()
@@ -183,29 +177,27 @@ def read_baseline(path: Path) -> Baseline:
             f"{path}: has layout {layout!r:.20}, and this version of untold reads {_LAYOUT}: "
             "write it anew with --write-baseline"
         )
-    folder = _folder(path)
-    return Baseline(
-        BaselineEntry(**(asdict(e) | {"file": os.path.normpath(os.path.join(folder, e.file))}))  # noqa: PTH118
-        for e in entries
+    folder = Path(_absolute(path)).parent
+    return frozenset(
+        entry._replace(file=os.path.normpath(folder / entry.file)) for entry in entries
     )
 
 
 def write_baseline(path: Path, entries: Iterable[BaselineEntry]) -> None:
     """Writes entries, a line each and sorted, so that a change is a small difference."""
-    folder = _folder(path)
+    folder = Path(_absolute(path)).parent
     relative = {
-        BaselineEntry(**(asdict(each) | {"file": _posix(os.path.relpath(each.file, folder))}))
-        for each in entries
+        entry._replace(file=os.path.relpath(entry.file, folder).replace(os.sep, "/"))
+        for entry in entries
     }
-    lines = [json.dumps(asdict(each), ensure_ascii=False) for each in sorted(relative)]
+    lines = [json.dumps(entry._asdict(), ensure_ascii=False) for entry in sorted(relative)]
     listed = "".join(f"\n  {line}," for line in lines).removesuffix(",")
     text = f'{{\n "layout": {_LAYOUT},\n "known": [{listed}\n ]\n}}\n'
     write_file(path, text.encode(errors="backslashreplace"))  # as JSON writes a lone surrogate
 
 
 def _entry(values: Any) -> BaselineEntry:
-    names = {each.name for each in fields(BaselineEntry)}
-    if not isinstance(values, dict) or values.keys() != names:
+    if not isinstance(values, dict) or values.keys() != set(BaselineEntry._fields):
         raise ValueError
     if not all(isinstance(value, str) for value in values.values()) or "\0" in values["file"]:
         raise TypeError
@@ -214,11 +206,3 @@ def _entry(values: Any) -> BaselineEntry:
 
 def _absolute(file: str | Path) -> str:
     return os.path.abspath(file)  # noqa: PTH100 (without following links, which may differ)
-
-
-def _folder(path: Path) -> str:
-    return os.path.dirname(_absolute(path))  # noqa: PTH120
-
-
-def _posix(path: str) -> str:
-    return path.replace(os.sep, "/")

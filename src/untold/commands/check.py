@@ -73,22 +73,23 @@ def check(
 
     Ends with exit code 1 if the check fails: if something was found, or could not be read.
     """
-    from untold.checking.run import CheckedFiles, CheckOutputs, CheckRun
-    from untold.checking.verdict import Baseline, read_baseline, read_fail_rules
+    from untold.checking.run import CheckInputs, CheckOutputs, check_files, read_columns
+    from untold.checking.segments import ReadOptions
+    from untold.checking.verdict import Verdict, read_baseline, read_fail_rules
 
     rules = read_fail_rules(fail_on or [], threshold, budget)
-    texts = None if source is None and target is None else (source, target)
-    inputs = CheckedFiles.from_options(
-        files or [], texts, columns=columns, languages=(source_language, target_language)
-    )
+    texts = tuple(path for path in (source, target) if path is not None)
+    names = None if columns is None else read_columns(columns)
+    options = ReadOptions(names, source_language, target_language)
+    inputs = CheckInputs(texts or tuple(files or ()), bool(texts), options)
     printed = None if quiet else "json" if as_json else "table"
     outputs = CheckOutputs(printed, sarif, html, write_baseline)
     for path in outputs.paths:
         check_output(path)
     say_outputs_if_stopped(*outputs.paths)
-    known = Baseline() if baseline is None else read_baseline(baseline)
-    trained = load_trained(model)
-    run = CheckRun(rules, rules.shown(threshold), known, expected)
-    print_notice(run.check(trained, inputs, outputs).summary())
-    if run.fails:
+    known = frozenset() if baseline is None else read_baseline(baseline)
+    verdict = Verdict(rules, threshold, known)
+    fails = check_files(load_trained(model), inputs, expected, verdict, outputs)
+    print_notice(verdict.summary(inputs.files))
+    if fails:
         raise typer.Exit(FOUND)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
-from untold.checking.reports import damage_record, page_parts, segment_record
+from untold.checking.reports import check_page, damage_record, segment_record
 from untold.checking.segments import Damage, Segment
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -51,7 +51,7 @@ def texts(values):
 
 
 def page(*records, summary="all"):
-    return "".join(page_parts(records, summary))
+    return check_page(records, summary)
 
 
 def test_the_data_has_what_is_shown():
@@ -114,18 +114,3 @@ def test_a_page_of_many_findings_is_small():
     made = page(*[record("a word or two hat_93 and more of it")] * 10_000)
     assert len(Reader(made).data["places"]) == 10_000
     assert len(made) < 4_000_000
-
-
-def test_parts_are_made_as_records_come():
-    taken = []
-
-    def records():
-        for number in range(3):
-            taken.append(number)
-            yield record("hat_93")
-
-    parts = page_parts(records(), "all")
-    next(parts)
-    assert taken == []
-    next(parts)
-    assert taken == [0]

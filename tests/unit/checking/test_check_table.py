@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
-from untold.checking.reports import CheckTable, damage_record, record_lines, segment_record
+from untold.checking.reports import damage_record, print_record, record_lines, segment_record
 from untold.checking.segments import Damage, Segment
+from untold.terminal import console
 
 
 def record(source, target, **more):
@@ -73,8 +74,8 @@ def test_a_terminal_shows_colours_and_obeys_no_text(monkeypatch, colours):
     hostile = "\x1b[31m \x1b]0;t\x07 \x9b5m \u202ex \x08 \x7f [bold]長い言葉[/bold] :smile:"
     made = record(f"{hostile} hat_93", hostile, name=hostile)
     made["file"] = f"{hostile}.po"
-    CheckTable().print(made)
-    CheckTable().print(damage_record(Damage(hostile, 1, hostile)))
+    print_record(made, console())
+    print_record(damage_record(Damage(hostile, 1, hostile)), console())
     printed = terminal.getvalue()
     assert bool(re.search(r"\x1b\[[\d;]*3\dm", printed)) == colours
     shown = re.sub(r"\x1b\[[\d;]*m", "", printed)
@@ -89,5 +90,5 @@ def test_a_terminal_shows_colours_and_obeys_no_text(monkeypatch, colours):
 
 
 def test_a_pipe_gets_the_texts_as_they_are(capsys):
-    CheckTable().print(record("a \x1b[31m\x07 hat_93", "x"))
+    print_record(record("a \x1b[31m\x07 hat_93", "x"), console())
     assert "source: a \x1b[31m\x07 >>hat_93<<\n" in capsys.readouterr().out

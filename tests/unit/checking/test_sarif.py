@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fake_checks import TEXTS, judged
-from untold.checking.reports import damage_record, sarif_parts, segment_record
+from untold.checking.reports import damage_record, sarif_log, segment_record
 from untold.checking.segments import Damage, Segment
 from untold.version import __version__
 
@@ -23,7 +23,7 @@ def record(source, target="x", file="/project/po/de.po", line=7, name=""):
 
 
 def document(*records):
-    return json.loads("".join(sarif_parts(records, ROOT)))
+    return json.loads(json.dumps(sarif_log(records, ROOT)))
 
 
 def results(*records):

@@ -1,13 +1,16 @@
 """When a check fails: kinds, thresholds, a budget for each file, and damages always."""
 
-from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake_checks import judged
 from untold.checking.checker import Finding
-from untold.checking.verdict import FailRules, Tally, read_fail_rules
+from untold.checking.segments import Segment
+from untold.checking.verdict import FailRules, Verdict, baseline_entry, read_fail_rules
 from untold.errors import UntoldError
 
 KINDS = ("omission", "addition")
@@ -93,14 +96,20 @@ def test_a_kind_is_named_once():
 
 
 def test_the_summary_counts_everything():
-    tally = Tally(1200, Counter({"fuzzy": 3, "empty": 1}))
-    assert tally.summary() == (
-        "segments checked: 1,200; not checked: 4 (empty 1, fuzzy 3); findings: 0"
+    verdict = Verdict(FailRules({"omission": 0.9, "addition": 0.9}), threshold=0.6)
+    verdict.unchecked.update(fuzzy=3, empty=1)
+    assert verdict.summary([]) == (
+        "segments checked: 0; not checked: 4 (empty 1, fuzzy 3); findings: 0"
     )
-    tally.findings.update(omission=2, addition=1)
-    tally.counted.update({"a.po": 1, "b.po": 0})
-    tally.known, tally.stale, tally.damages = 5, 6, 7
-    assert tally.summary().endswith(
-        "; findings: 3 (addition 1, omission 2); of them count: 1; known by the baseline: 5; "
-        "stale entries of the baseline: 6; damaged places: 7"
+    segments = [Segment("a.po", n, "a_95 b_70", "c_80 d") for n in range(600)]
+    old, stale = replace(segments[0], source="old_95"), replace(segments[0], source="gone")
+    elsewhere = replace(old, file="b.po")
+    verdict.known = {baseline_entry(each, "omission") for each in (old, stale, elsewhere)}
+    for segment in (*segments, *[old] * 5):
+        verdict.new_findings(judged(segment))
+    verdict.damages = 7
+    assert verdict.summary([Path("a.po")]) == (
+        "segments checked: 605; not checked: 4 (empty 1, fuzzy 3); "
+        "findings: 1,205 (addition 605, omission 600); of them count: 600; "
+        "known by the baseline: 5; stale entries of the baseline: 1; damaged places: 7"
     )
