@@ -30,13 +30,13 @@ def ctranslate2_spec(ours: Transformer, words: tuple[Sequence[str], Sequence[str
     """
     specs = import_optional("ctranslate2.specs", "ctranslate2")
     functions = specs.common_spec.Activation
-    known = {"relu": functions.RELU, "swish": functions.SWISH, "gelu": functions.GELU}
+    activations = {"relu": functions.RELU, "swish": functions.SWISH, "gelu": functions.GELU}
     first = cast("DecoderLayer", ours.decoder[0])
     spec = specs.TransformerSpec.from_config(
         (len(ours.encoder), len(ours.decoder)),
         first.heads,
         pre_norm=isinstance(ours.encoder_norm, nn.LayerNorm),
-        activation=known[first.ffn.activation],
+        activation=activations[first.ffn.activation],
     )
     spec.encoder.embeddings[0].weight = _array(ours.source_embedding.embedding.weight)
     spec.decoder.embeddings.weight = _array(ours.target_embedding.embedding.weight)
@@ -61,15 +61,15 @@ def _copy_stacks(spec: Any, ours: Transformer) -> None:
         _norm(spec.decoder.layer_norm, ours.decoder_norm)
     encoder = cast("list[EncoderLayer]", list(ours.encoder))
     for theirs, layer in zip(spec.encoder.layer, encoder, strict=True):
-        own = theirs.self_attention
-        _norm(own.layer_norm, layer.attention_norm, layer.attention_end)
-        _linears(own.linear, [layer.attention.qkv, layer.attention.out])
+        attention = theirs.self_attention
+        _norm(attention.layer_norm, layer.attention_norm, layer.attention_end)
+        _linears(attention.linear, [layer.attention.qkv, layer.attention.out])
         _feed_forward(theirs.ffn, layer.ffn, layer.ffn_norm, layer.ffn_end)
     decoder = cast("list[DecoderLayer]", list(ours.decoder))
     for theirs, layer in zip(spec.decoder.layer, decoder, strict=True):
-        own, cross = layer.self_attention, layer.cross_attention
+        attention, cross = layer.self_attention, layer.cross_attention
         _norm(theirs.self_attention.layer_norm, layer.self_norm, layer.self_end)
-        _linears(theirs.self_attention.linear, [own.qkv, own.out])
+        _linears(theirs.self_attention.linear, [attention.qkv, attention.out])
         _norm(theirs.attention.layer_norm, layer.cross_norm, layer.cross_end)
         _linears(theirs.attention.linear, [cross.query, cross.key_value, cross.out])
         _feed_forward(theirs.ffn, layer.ffn, layer.ffn_norm, layer.ffn_end)
@@ -89,9 +89,9 @@ def _feed_forward(theirs: Any, ffn: FeedForward, *norms: nn.Module) -> None:
 
 def _norm(theirs: Any, *places: nn.Module) -> None:
     """Copies the norm that stands in one of the places."""
-    for each in places:
-        if isinstance(each, nn.LayerNorm):
-            theirs.gamma, theirs.beta = _array(each.weight), _array(each.bias)
+    for norm in places:
+        if isinstance(norm, nn.LayerNorm):
+            theirs.gamma, theirs.beta = _array(norm.weight), _array(norm.bias)
 
 
 def _linears(theirs: list[Any], linears: list[nn.Linear]) -> None:

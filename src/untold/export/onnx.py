@@ -1,8 +1,7 @@
 """Writes a model with its past and future as two ONNX graphs, and describes them in JSON.
 
-The two graphs of an exported model: the encoder, and one step of the decoder.
-
-Both are functions of tensors alone. All that a decoder remembers goes in and comes out:
+The graphs are the encoder and one step of the decoder. Both are functions of tensors alone. All
+that a decoder remembers goes in and comes out:
 
     source_ids, source_mask                          -> memory, votes
     last, source_mask, past, covered, memory, votes  -> logits, past, covered, assignments
@@ -36,6 +35,13 @@ from untold.models.backbone import Decoded, Source
 from untold.models.seq2seq import Seq2Seq
 from untold.models.transformer import DecoderLayer, SelfAttention, Transformer, TransformerConfig
 from untold.storage.model_directory import TrainedModel
+
+DESCRIPTION = "untold.onnx.json"
+_LARGE = 1_000_000_000  # bytes of weights; beyond, they are written to a file of their own
+_SENTENCES, _BEAMS, _SOURCE, _READ = 2, 3, 5, 4  # lengths of the example that is traced
+_POSITIONS = 1024  # that the tables of every Transformer have
+_BY_HYPOTHESIS = {0: "sentences", 1: "beams"}
+_BY_WORD = {0: "sentences", 1: "source"}
 
 
 class EncoderGraph(nn.Module):
@@ -88,8 +94,8 @@ class DecoderStepGraph(nn.Module):
         read = self.model.read_step(source, last, decoded, before, begins=begins)
         logits = self.model.logits(read.holistic)
         now = None if read.covered is None else read.covered.unflatten(0, last.shape)
-        found = (logits, grown, now, read.signals.assignments)
-        return tuple(each for each in found if each is not None)
+        answers = (logits, grown, now, read.signals.assignments)
+        return tuple(answer for answer in answers if answer is not None)
 
     def _decode(
         self, source: Source, last: Int[Tensor, "b n"], past: Float[Tensor, "b n l 2 k t e"]
@@ -99,16 +105,16 @@ class DecoderStepGraph(nn.Module):
         assert isinstance(ours, Transformer)
         wanted = source.mask[:, None, None]
         x = ours.target_embedding(last.reshape(-1, 1), past.shape[5])
-        kept = []
+        memory = []
         for number, layer in enumerate(cast("list[DecoderLayer]", ours.decoder)):
-            own = past[:, :, number].flatten(0, 1)
-            seen, own = _read_past(layer.self_attention, layer.self_norm(x), own)
-            kept.append(own.unflatten(0, last.shape))
+            before = past[:, :, number].flatten(0, 1)
+            seen, longer = _read_past(layer.self_attention, layer.self_norm(x), before)
+            memory.append(longer.unflatten(0, last.shape))
             x = layer.self_end(x + seen).view(*last.shape, -1)
             x, _ = layer.read_source(x, source.memory[number], wanted, explain=False)
             x = x.view(-1, 1, ours.d_model)
         states = ours.decoder_norm(x).view(*last.shape, -1)
-        return Decoded(states), torch.stack(kept, dim=2)
+        return Decoded(states), torch.stack(memory, dim=2)
 
 
 def _read_past(
@@ -120,14 +126,6 @@ def _read_past(
     keys, values = memory.unbind(1)
     context = F.scaled_dot_product_attention(qkv[:, 0], keys, values)
     return attention.out(context.transpose(1, 2).flatten(2)), memory
-
-
-DESCRIPTION = "untold.onnx.json"
-_LARGE = 1_000_000_000  # bytes of weights; beyond, they are written to a file of their own
-_SENTENCES, _BEAMS, _SOURCE, _READ = 2, 3, 5, 4  # lengths of the example that is traced
-_POSITIONS = 1024  # that the tables of every Transformer have
-_BY_HYPOTHESIS = {0: "sentences", 1: "beams"}
-_BY_WORD = {0: "sentences", 1: "source"}
 
 
 @dataclass(frozen=True)
@@ -162,8 +160,8 @@ def write_onnx_model(trained: TrainedModel, out: Path, where: str) -> None:
 
 
 def _sides(trained: TrainedModel) -> list[SentencePieceTokenizer]:
-    found = trained.tokenizers.source, trained.tokenizers.target
-    return [each for each in found if isinstance(each, SentencePieceTokenizer)]
+    sides = trained.tokenizers.source, trained.tokenizers.target
+    return [side for side in sides if isinstance(side, SentencePieceTokenizer)]
 
 
 def _description(trained: TrainedModel) -> dict[str, Any]:
@@ -199,7 +197,7 @@ def _write_graphs(model: Seq2Seq, directory: Path) -> dict[str, Any]:
 
 
 def _values(named: Sequence[_Named]) -> tuple[Tensor, ...]:
-    return tuple(each.value for each in named)
+    return tuple(tensor.value for tensor in named)
 
 
 def _sources(length: int) -> list[_Named]:
@@ -211,12 +209,12 @@ def _sources(length: int) -> list[_Named]:
 
 def _name_encoded(values: Sequence[Tensor], longer: Sequence[Tensor]) -> list[_Named]:
     """Names what the encoder returns; an axis that a longer source makes longer varies."""
-    found, names = [], ["memory", *(f"votes_{number}" for number in range(len(values) - 1))]
+    encoded, names = [], ["memory", *(f"votes_{number}" for number in range(len(values) - 1))]
     for name, value, other in zip(names, values, longer, strict=True):
         pairs = enumerate(zip(value.shape, other.shape, strict=True))
         axes = {0: "sentences"} | {k: "source" for k, (size, more) in pairs if size != more}
-        found.append(_Named(name, value, axes))
-    return found
+        encoded.append(_Named(name, value, axes))
+    return encoded
 
 
 def _state(model: Seq2Seq, *, covers: bool) -> list[_Named]:
@@ -256,19 +254,19 @@ def _write(
 ) -> dict[str, Any]:
     """Writes one graph, whose named axes may have any length, and describes it."""
     most = {"source": _POSITIONS, "read": _POSITIONS - 1}
-    dims = {name: Dim(name, max=most.get(name)) for each in inputs for name in each.axes.values()}
-    shapes = [{k: dims[name] for k, name in each.axes.items()} for each in inputs]
+    dims = {name: Dim(name, max=most.get(name)) for one in inputs for name in one.axes.values()}
+    shapes = [{k: dims[name] for k, name in one.axes.items()} for one in inputs]
     if isinstance(graph, DecoderStepGraph):
         nested: tuple[Any, ...] = (*shapes[:3], tuple(shapes[3:]))
     else:
         nested = tuple(shapes)
-    size = sum(each.numel() for each in graph.parameters()) * 4
+    size = sum(weight.numel() for weight in graph.parameters()) * 4
     torch.onnx.export(
         graph,
         _values(inputs),
         str(path),
-        input_names=[each.name for each in inputs],
-        output_names=[each.name for each in outputs],
+        input_names=[one.name for one in inputs],
+        output_names=[one.name for one in outputs],
         dynamic_shapes=nested,
         dynamo=True,
         external_data=size > _LARGE,
@@ -276,8 +274,8 @@ def _write(
     )
     return {
         "file": path.name,
-        "inputs": {each.name: each.described() for each in inputs},
-        "outputs": {each.name: each.described() for each in outputs},
+        "inputs": {one.name: one.described() for one in inputs},
+        "outputs": {one.name: one.described() for one in outputs},
     }
 
 

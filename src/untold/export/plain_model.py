@@ -72,7 +72,7 @@ def check_exportable(trained: TrainedModel, where: str) -> None:
             "model.copying = false"
         )
     sides = (trained.tokenizers.source, trained.tokenizers.target)
-    if not all(isinstance(each, SentencePieceTokenizer) for each in sides):
+    if not all(isinstance(side, SentencePieceTokenizer) for side in sides):
         raise UntoldError(
             f"{where}: its vocabulary is no sentencepiece model: train one with untold"
         )

@@ -130,14 +130,12 @@ class HuggingFaceState:
     layers: tuple[tuple[Float[Tensor, "r k t e"], Float[Tensor, "r k t e"]], ...] = ()
 
     def select(self, rows: Int[Tensor, " s"]) -> "HuggingFaceState":
-        """Keeps the hypotheses at `rows`."""
         return HuggingFaceState(
             tuple((k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.layers)
         )
 
     @property
     def length(self) -> int:
-        """Counts the tokens that were read."""
         return self.layers[0][0].shape[2] if self.layers else 0
 
 
@@ -176,8 +174,8 @@ class HuggingFaceBackbone(Backbone):
 
     def encode(self, ids: Int[Tensor, "b i"], mask: Bool[Tensor, "b i"]) -> Source:
         """Reads the source within its frame; `memory` holds the frame's mask, keys and values."""
-        whole, first = self.encode_framed(*self._frame(ids, mask)), len(self.before)
-        return Source(whole.states[:, first : first + ids.shape[1]], mask, whole.memory)
+        framed, first = self.encode_framed(*self._frame(ids, mask)), len(self.before)
+        return Source(framed.states[:, first : first + ids.shape[1]], mask, framed.memory)
 
     def encode_framed(self, ids: Int[Tensor, "b f"], real: Bool[Tensor, "b f"]) -> Source:
         """Reads sources that are within their frames already; `real` is False at padding."""
@@ -186,17 +184,16 @@ class HuggingFaceBackbone(Backbone):
         states, memory = read.last_hidden_state, [real]
         if self.training and self.model.is_gradient_checkpointing:
             return Source(states, real, (real, states))  # its layers make their own keys
-        for each in self._cross_attentions():
-            memory += [self._project(each, name, states) for name in self._key_names]
+        for attention in self._cross_attentions():
+            memory += [self._project(attention, name, states) for name in self._key_names]
         return Source(states, real, tuple(memory))
 
     def decode(
         self, source: Source, prefix: Int[Tensor, "b t"], *, attention: bool = False
     ) -> Decoded:
-        """Computes all positions at once under a causal mask."""
-        whole = self.decode_framed(source, self._begin(prefix), attention=attention)
-        weights, hidden = whole.attention, len(self.target_before)
-        return Decoded(whole.states[:, hidden:], None if weights is None else weights[:, hidden:])
+        framed = self.decode_framed(source, self._begin(prefix), attention=attention)
+        weights, hidden = framed.attention, len(self.target_before)
+        return Decoded(framed.states[:, hidden:], None if weights is None else weights[:, hidden:])
 
     def decode_framed(
         self, source: Source, ids: Int[Tensor, "b u"], *, attention: bool = False
@@ -206,8 +203,7 @@ class HuggingFaceBackbone(Backbone):
         return Decoded(states, weights)
 
     def start(self, source: Source, beams: int) -> HuggingFaceState:  # noqa: ARG002
-        """Returns an empty state: the first step tells how many hypotheses there are."""
-        return HuggingFaceState()
+        return HuggingFaceState()  # the first step tells how many hypotheses there are
 
     def step(
         self,
@@ -303,23 +299,23 @@ class HuggingFaceBackbone(Backbone):
         attention: bool,
     ) -> tuple[Float[Tensor, "r t d"], Float[Tensor, "r t i"] | None, HuggingFaceState]:
         """Reads more tokens of r hypotheses; returns states, attention and the new memory."""
-        known, length = state.length, ids.shape[1]
-        self._check_length(known + length)
-        causal = torch.ones(length, known + length, dtype=torch.bool, device=ids.device)
+        start, length = state.length, ids.shape[1]
+        self._check_length(start + length)
+        causal = torch.ones(length, start + length, dtype=torch.bool, device=ids.device)
         known_source, layers = _known_source(source, state), self._cross_attentions()
         # The layer before the last: its attention follows word alignments best.
         shown_layer = layers[max(0, len(layers) - 2)] if attention else None
         with showing(shown_layer) as shown:
             read = self.model.get_decoder()(
                 input_ids=ids,
-                attention_mask=causal.tril(known)[None, None],
+                attention_mask=causal.tril(start)[None, None],
                 **known_source,
             )
         weights = None if shown is None else self._visible(shown.weights, source)
         cache = known_source["past_key_values"]
-        own = () if cache is None else cache.self_attention_cache.layers
-        kept = tuple((each.keys, each.values) for each in own)
-        return read.last_hidden_state, weights, HuggingFaceState(kept)
+        layers = () if cache is None else cache.self_attention_cache.layers
+        memory = tuple((layer.keys, layer.values) for layer in layers)
+        return read.last_hidden_state, weights, HuggingFaceState(memory)
 
     def _visible(
         self, weights: Float[Tensor, "r t f"] | None, source: Source
@@ -328,9 +324,9 @@ class HuggingFaceBackbone(Backbone):
         assert weights is not None
         first, (sentences, width) = len(self.before), source.mask.shape
         mask = source.mask.repeat_interleave(len(weights) // sentences, dim=0)[:, None]
-        own = weights[:, :, first : first + width].masked_fill(~mask, 0.0)
-        tiny = torch.finfo(own.dtype).tiny
-        return own / own.sum(-1, keepdim=True).clamp(min=tiny)
+        visible = weights[:, :, first : first + width].masked_fill(~mask, 0.0)
+        tiny = torch.finfo(visible.dtype).tiny
+        return visible / visible.sum(-1, keepdim=True).clamp(min=tiny)
 
     def _check_length(self, length: int) -> None:
         if self.longest is not None:
@@ -355,8 +351,8 @@ def _build(config: HuggingFaceConfig, vocabularies: tuple[int, int]) -> Any:
     try:
         with quiet():
             settings = transformers.AutoConfig.for_model(**architecture)
-            kind = torch.get_default_dtype()  # which from_pretrained sets
-            return transformers.AutoModelForSeq2SeqLM.from_config(settings, dtype=kind)
+            dtype = torch.get_default_dtype()  # which from_pretrained sets
+            return transformers.AutoModelForSeq2SeqLM.from_config(settings, dtype=dtype)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UntoldError(
             f"model.architecture: transformers cannot build it: {shorten(error, 200)}"
@@ -387,7 +383,7 @@ def _known_source(source: Source, state: HuggingFaceState) -> dict[str, Any]:
     return given | {"encoder_hidden_states": source.states, "past_key_values": cache}
 
 
-def _cache(own: Sequence[tuple[Tensor, Tensor]], cross: Sequence[tuple[Tensor, Tensor]]) -> Any:
+def _cache(past: Sequence[tuple[Tensor, Tensor]], cross: Sequence[tuple[Tensor, Tensor]]) -> Any:
     """Makes the cache that a decoder adds to; the tensors that it begins with never change."""
     caches = import_transformers("cache_utils")
 
@@ -400,4 +396,4 @@ def _cache(own: Sequence[tuple[Tensor, Tensor]], cross: Sequence[tuple[Tensor, T
             cache.layers.append(layer)
         return cache
 
-    return caches.EncoderDecoderCache(filled(own), filled(cross))
+    return caches.EncoderDecoderCache(filled(past), filled(cross))

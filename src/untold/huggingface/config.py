@@ -35,12 +35,10 @@ class HuggingFaceConfig(ModelConfig):
 
     @property
     def d_model(self) -> int:
-        """Returns the width of the states."""
         return self.architecture.get("d_model", 0)
 
     @property
     def decoder_layers(self) -> int:
-        """Counts the layers of the decoder."""
         names = ("decoder_layers", "num_decoder_layers", "num_layers")
         return next((self.architecture[n] for n in names if self.architecture.get(n)), 0)
 

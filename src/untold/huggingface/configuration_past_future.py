@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from untold.config import Config, SeparatorConfig, parse_config
+from untold.config.load import fill_older_settings
 from untold.corpus.tokenizer import SpecialIds
 from untold.errors import UntoldError, shorten
 from untold.huggingface.config import HuggingFaceConfig
@@ -83,7 +84,7 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
         values["model"]["architecture"] = describe_architecture(self.backbone)
         if values["train"].get("freeze_backbone"):
             values["train"] |= {"best_by": "loss"}
-        return parse_config(values, "config.json")
+        return parse_config(fill_older_settings(values, "config.json"), "config.json")
 
     @property
     def shape(self) -> HuggingFaceConfig:

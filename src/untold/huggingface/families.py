@@ -28,12 +28,10 @@ class _ScaledEmbedding:
     norm: nn.Module
 
     def __call__(self, ids: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
-        """Embeds sentences from their beginning."""
         words = torch.embedding(self.words, ids)
         return self.norm(torch.add(self.positions[: ids.shape[1]], words, alpha=self.scale))
 
     def at(self, ids: Int[Tensor, " r"], position: int) -> Float[Tensor, "r d"]:
-        """Embeds tokens that all stand at one position."""
         words = torch.embedding(self.words, ids)
         return self.norm(torch.add(self.positions[position], words, alpha=self.scale))
 
@@ -56,7 +54,9 @@ def bart_parts(
         decoder=[_layer_parts(layer) for layer in decoder.layers],
         encoder_norm=getattr(encoder, "layer_norm", None),
         decoder_norm=getattr(decoder, "layer_norm", None),
-        keys_values=LinearWeight.of(*(part for each in crosses for part in _keys_values(each))),
+        keys_values=LinearWeight.of(
+            *(part for cross in crosses for part in (cross.k_proj, cross.v_proj))
+        ),
         source_embedding=_embedding(encoder),
         target_embedding=_embedding(decoder),
         aligning_layer=max(0, len(crosses) - 2),
@@ -68,18 +68,15 @@ def bart_parts(
 
 def _layer_parts(layer: Any) -> LayerParts:
     """Lists the parts of an encoder layer, or of a decoder layer, which also reads the source."""
-    own, cross = layer.self_attn, getattr(layer, "encoder_attn", None)
-    linears = [LinearWeight.of(own.q_proj, own.k_proj, own.v_proj), LinearWeight.of(own.out_proj)]
+    attention, cross = layer.self_attn, getattr(layer, "encoder_attn", None)
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    linears = [LinearWeight.of(*projections), LinearWeight.of(attention.out_proj)]
     norms = [layer.self_attn_layer_norm]
     if cross is not None:
         linears += [LinearWeight.of(cross.q_proj), LinearWeight.of(cross.out_proj)]
         norms.append(layer.encoder_attn_layer_norm)
     linears += [LinearWeight.of(layer.fc1), LinearWeight.of(layer.fc2)]
     return LayerParts(linears, [*norms, layer.final_layer_norm])
-
-
-def _keys_values(cross: Any) -> tuple[nn.Linear, nn.Linear]:
-    return cross.k_proj, cross.v_proj
 
 
 def _embedding(stack: Any) -> _ScaledEmbedding:

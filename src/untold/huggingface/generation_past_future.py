@@ -70,18 +70,8 @@ class DecodedTokens:
 
     ids: Int[Tensor, "b t"]
     states: Float[Tensor, "b t d"]
-    start: int  # the number of tokens that the cache holds
-    frame: int  # positions before that of BOS, where nothing is separated
-
-    @property
-    def hidden(self) -> int:
-        """Counts the tokens here that are part of the frame."""
-        return min(self.ids.shape[1], max(0, self.frame - self.start))
-
-    @property
-    def begins(self) -> bool:
-        """Tells if no token of the text, not even BOS, was read before."""
-        return self.start <= self.frame
+    hidden: int  # the first tokens, which stand before BOS, where nothing is separated
+    begins: bool  # no token of the text, not even BOS, was read before
 
 
 def _separate_tokens(
@@ -120,10 +110,10 @@ def _spread_shares(
     shares: Float[Tensor, "b u i g"], places: Int[Tensor, "b i"], hidden: int, width: int
 ) -> Float[Tensor, "b t f g"]:
     """Puts shares to the columns of the input, behind positions at which nothing is separated."""
-    whole = shares.new_zeros(len(shares), hidden + shares.shape[1], width, shares.shape[3])
+    spread = shares.new_zeros(len(shares), hidden + shares.shape[1], width, shares.shape[3])
     index = places[:, None, :, None].expand_as(shares)
-    whole[:, hidden:].scatter_(2, index, shares)  # zero at places behind the end of a row
-    return whole
+    spread[:, hidden:].scatter_(2, index, shares)  # zero at places behind the end of a row
+    return spread
 
 
 def _make_batch(
@@ -270,9 +260,10 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
         )
         cache = read.past_key_values if uses_cache else None
         states = read.last_hidden_state.to(self.capsule_dtype)
-        tokens = DecodedTokens(ids, states, start, self.frame.hidden)
+        frame = self.frame.hidden
+        hidden = min(ids.shape[1], max(0, frame - start))
+        tokens = DecodedTokens(ids, states, hidden, begins=start <= frame)
         readout, shares = _separate_tokens(self.seq2seq, encoded.source(), tokens, cache)
-        width = encoded.last_hidden_state.shape[1]
         return _Output(
             logits=self._logits(readout),
             past_key_values=cache,
@@ -282,7 +273,7 @@ class PastFutureForConditionalGeneration(PastFuturePreTrainedModel, _transformer
             encoder_last_hidden_state=encoded.last_hidden_state,
             encoder_hidden_states=encoded.hidden_states,
             encoder_attentions=encoded.attentions,
-            assignments=_spread_shares(shares, encoded.places, tokens.hidden, width),
+            assignments=_spread_shares(shares, encoded.places, hidden, encoded.real.shape[1]),
         )
 
     def _refuse_training(self, *, uses_cache: bool) -> None:

@@ -409,9 +409,9 @@ def complete_folder(folder: Path, config: PastFutureConfig, tokenizer: Any) -> N
 
 def _find_tokenizer(name: str) -> Any:
     """Reads the tokenizer of a folder or of a model of the hub; None if there is none."""
-    own = Path(name) / FOLDER
-    if own.is_dir():
-        return read_tokenizer(own)
+    folder = Path(name) / FOLDER
+    if folder.is_dir():
+        return read_tokenizer(folder)
     try:
         return read_tokenizer(name)
     except UntoldError:

@@ -19,14 +19,12 @@ def import_transformers(module: str = "") -> Any:
     # Set before the first import: it would draw bars of its own while it reads weights.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
-        found = importlib.import_module(f"transformers.{module}" if module else "transformers")
-        # Without sentencepiece and torch it is there, but has no models.
-        importlib.import_module("tokenizers")
+        importlib.import_module("tokenizers")  # without it transformers is there, but no models
+        return importlib.import_module(f"transformers.{module}" if module else "transformers")
     except ImportError:
         raise UntoldError(
             "a Hugging Face model needs transformers: pip install 'untold[hf]'"
         ) from None
-    return found
 
 
 @contextmanager
@@ -37,8 +35,8 @@ def system_errors(place: Path) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:
-        if found := _SYSTEM_ERROR.search(str(error)):
-            number = int(found[1])
+        if match := _SYSTEM_ERROR.search(str(error)):
+            number = int(match[1])
             raise OSError(number, os.strerror(number), str(place)) from error
         raise
 

@@ -59,9 +59,9 @@ class HuggingFaceTokenizer:
         eos, unk = (vocabulary[str(token)] for token in (tokenizer.eos_token, tokenizer.unk_token))
         pad = vocabulary.get(str(tokenizer.pad_token), unk)
         bos = self._shared.framing.beginning[-1] if self._is_target else pad
-        known = {vocabulary[token] for token in self._shared.control_tokens if token in vocabulary}
+        control = {vocabulary[token] for token in self._shared.control_tokens & vocabulary.keys()}
         unused = set(range(len(self))).difference(vocabulary.values())
-        others = (known | unused).difference((pad, unk, bos, eos))
+        others = (control | unused).difference((pad, unk, bos, eos))
         return SpecialIds(pad, unk, bos, eos, tuple(sorted(others)))
 
     @cached_property
@@ -292,12 +292,12 @@ class _Shared:
     def _around(self, *, is_target: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns the ids before a text, and those after the EOS that follows it."""
         (bare,) = self.encode(["x"], is_target=is_target)
-        (whole,) = self.encode(["x"], is_target=is_target, with_frame=True)
+        (framed,) = self.encode(["x"], is_target=is_target, with_frame=True)
         eos = self.vocabulary(is_target=is_target)[str(self.tokenizer.eos_token)]
         sought = [*bare, eos]
-        for first in range(len(whole) - len(sought) + 1):
-            if whole[first : first + len(sought)] == sought:
-                return tuple(whole[:first]), tuple(whole[first + len(sought) :])
+        for first in range(len(framed) - len(sought) + 1):
+            if framed[first : first + len(sought)] == sought:
+                return tuple(framed[:first]), tuple(framed[first + len(sought) :])
         raise UntoldError(
             f"{self.where}: its tokenizer does not end a text with {self.tokenizer.eos_token}: "
             "untold cannot use it"

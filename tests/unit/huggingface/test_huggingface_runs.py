@@ -28,7 +28,6 @@ batch_tokens = 150
 log_every = 3
 validate_every = 3
 save_every = 3
-threads = 1
 [decode]
 beam = 2
 max_length = 9

@@ -1,12 +1,11 @@
 """Folders of models with past and future: weights in several files, and what lies there before."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 
+from fuzz.in_process import untold
 from huggingface_toys import FAMILIES, languages, make_model, make_tokenizer, save_folder
 from pretrained_toys import TEXTS, build, logits, shared, talkative, talking
 from untold.errors import UntoldError
@@ -61,9 +60,7 @@ def test_weights_in_several_files_are_read_by_both_worlds(family, tmp_path):
 def test_commands_read_weights_in_several_files(tmp_path):
     folder = save(talking("marian"), tmp_path / "many", max_shard_size=SMALL)
     expected = load(folder).translate(TEXTS[0]).text
-    line = [sys.executable, "-m", "untold", "translate", str(folder)]
-    ran = subprocess.run(line, input=f"{TEXTS[0]}\n", capture_output=True, text=True, check=True)
-    assert ran.stdout == f"{expected}\n"
+    assert untold("translate", folder, text=f"{TEXTS[0]}\n").output == f"{expected}\n"
 
 
 @pytest.mark.parametrize("change", ["damaged", "missing", "index"])
