@@ -95,8 +95,8 @@ def train(model: MarianMTModel, pairs: list, options: argparse.Namespace) -> Non
     while done < options.steps:
         for group in batches(pairs, options.batch_tokens, dice):
             rise, fall = done / warmup, (options.steps - done) / max(1, options.steps - warmup)
-            for each in optimizer.param_groups:
-                each["lr"] = options.rate * min(rise, fall)
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = options.rate * min(rise, fall)
             source = pad([s for s, _ in group], model.config.pad_token_id)
             labels = pad([t for _, t in group], -100)
             logits = model(

@@ -55,23 +55,23 @@ class OnnxTranslator:
         most = min(most, math.ceil(about["max_ratio"] * source.shape[1]) + 10)
         while last != ids["eos"] and len(said) < most - 1:
             given = {"last": np.array([[last]], dtype=np.int64), "source_mask": mask}
-            found = run(self.step, given | state | memory)
-            state = {name: found[f"next_{name}"] for name in state if f"next_{name}" in found}
-            watch((last, found))
-            logits = found["logits"][0, 0].copy()
+            answers = run(self.step, given | state | memory)
+            state = {name: answers[f"next_{name}"] for name in state if f"next_{name}" in answers}
+            watch((last, answers))
+            logits = answers["logits"][0, 0].copy()
             logits[about["never_generated"]] = -np.inf
             last = int(logits.argmax())
             said.append(last)
-            if "assignments" in found:
-                untold = found["assignments"][0, 0, : len(words), FUTURE]
+            if "assignments" in answers:
+                untold = answers["assignments"][0, 0, : len(words), FUTURE]
         text = self.target.decode([word for word in said if word != ids["eos"]])
         return text, list(zip(self.source.id_to_piece(words), untold.tolist(), strict=False))
 
 
 def run(graph: onnxruntime.InferenceSession, values: dict[str, np.ndarray]) -> dict:
     """Runs a graph with those of the values that it reads."""
-    wanted = {each.name: values[each.name] for each in graph.get_inputs()}
-    names = [each.name for each in graph.get_outputs()]
+    wanted = {given.name: values[given.name] for given in graph.get_inputs()}
+    names = [answer.name for answer in graph.get_outputs()]
     return dict(zip(names, graph.run(None, wanted), strict=True))
 
 
