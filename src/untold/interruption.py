@@ -6,6 +6,7 @@ inside a long call of a C library, a watcher thread ends the process. Files stay
 either case: see files.py.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from untold.errors import one_line
+
+logger = logging.getLogger(__name__)
 
 _GRACE = 0.5  # seconds that the main thread has to tidy up
 _FAREWELL = 0.2  # seconds that the last words may take, for a reader may be stuck
@@ -150,7 +153,6 @@ def stop_on_signals() -> Iterator[None]:
 @contextmanager
 def stop_signals(
     interrupted: Interrupted | None = None,
-    say: Callable[[str], None] | None = None,
     *,
     launched: bool = False,
 ) -> Iterator[Interrupted]:
@@ -167,8 +169,8 @@ def stop_signals(
         interrupted.signal = number
         for kind, handler in before.items():
             signal.signal(kind, signal.SIG_IGN if launched else handler)
-        if say is not None and not launched:
-            say("stopping after this update; a second Ctrl-C stops at once")
+        if not launched:
+            logger.info("stopping after this update; a second Ctrl-C stops at once")
 
     tolerate_signals(1)
     with _handling(before, note):

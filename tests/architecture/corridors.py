@@ -86,7 +86,7 @@ def walks(directory: Path, separator: dict[str, Any]) -> dict[str, Walk]:
     tokenizers = toys.toy_tokenizers(directory, config)
     model = toys.fill(build_model_for(tokenizers, config.model))  # says the same every time
     trained = TrainedModel(model, config, tokenizers)
-    data = prepare_data(config, tokenizers, directory / "run", lambda _: None)
+    data = prepare_data(config, tokenizers, directory / "run")
     context = RunContext(ProcessGroup(), NullReporter(directory, 9), Interrupted())
     trainer = Trainer(trained, make_optimizer(trained), data.train, context, Hooks())
     _, progress = trainer._advance(Progress())

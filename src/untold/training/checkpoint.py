@@ -7,10 +7,10 @@ Resuming a run: what may have changed since its checkpoint, and what is restored
 """
 
 import json
+import logging
 import math
 import platform
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from untold.storage.summary import RunRecord
 from untold.training.data import TrainingData
 from untold.training.progress import Progress, early_stopping, is_over
 from untold.training.sharding import sharded_like, whole_tensor
+
+logger = logging.getLogger(__name__)
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 _WEIGHT, _JUDGES = "weight", "judges"  # parts of names in OPTIMIZER
@@ -90,7 +92,7 @@ class Checkpoints:
         save_model(path, trained, replace=True)
         _remove([other for other in step_directories(self.run / BEST) if other != path])
 
-    def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
+    def latest(self) -> Checkpoint | None:
         """Returns the newest intact checkpoint; reports damaged ones and passes them over.
 
         None means a new run. If all are damaged, the user must decide to start over.
@@ -100,7 +102,7 @@ class Checkpoints:
             try:
                 return _read(directory)
             except UntoldError as error:
-                warn(f"passing over a damaged checkpoint: {error}")
+                logger.warning("passing over a damaged checkpoint: %s", error)
         if directories:
             raise UntoldError(
                 f"{self.run / CHECKPOINTS}: every checkpoint is damaged: remove them to start "
@@ -214,9 +216,7 @@ def run_facts(config: Config, data: TrainingData, processes: int = 1) -> dict[st
     }
 
 
-def check_unchanged(
-    checkpoint: Checkpoint, facts: dict[str, Any], say: Callable[[str], None], *, allowed: bool
-) -> None:
+def check_unchanged(checkpoint: Checkpoint, facts: dict[str, Any], *, allowed: bool) -> None:
     """Reports what has changed since the checkpoint; refuses other settings unless `allowed`."""
     falls_to_its_end = facts["config"]["train"]["schedule"] == "linear"
     free = _FREE - {"train.steps"} if falls_to_its_end else _FREE
@@ -229,19 +229,22 @@ def check_unchanged(
             "them, choose another --out, or pass --allow-changed"
         )
     if allowed and not serious:
-        say("--allow-changed has no effect: nothing that matters has changed")
+        logger.info("--allow-changed has no effect: nothing that matters has changed")
     for line in changed:
-        say(f"changed since the checkpoint: {line}")
+        logger.info("changed since the checkpoint: %s", line)
     before, now = (_processes(each) for each in (checkpoint.facts, facts))
     if before is not None and before != now:
-        say(
-            f"changed since the checkpoint: processes: {before} -> {now}: gradients are added up "
-            "in another order, so that losses change by rounding; a run goes on bit for bit with "
-            f"as many processes as before ({before})"
+        logger.info(
+            "changed since the checkpoint: processes: %s -> %s: gradients are added up in another "
+            "order, so that losses change by rounding; a run goes on bit for bit with as many "
+            "processes as before (%s)",
+            before,
+            now,
+            before,
         )
 
 
-def check_init(init: Path | None, record: RunRecord | None, say: Callable[[str], None]) -> None:
+def check_init(init: Path | None, record: RunRecord | None) -> None:
     """Announces that --init does nothing for a run with a checkpoint; refuses another model.
 
     The same command must be able to go on with the run that it began.
@@ -254,7 +257,7 @@ def check_init(init: Path | None, record: RunRecord | None, say: Callable[[str],
             f"--init {init}: the run began {began} and goes on from its own checkpoint: leave out "
             "--init, or choose another --out"
         )
-    say(f"--init {init} has no effect now: the run goes on from its own checkpoint")
+    logger.info("--init %s has no effect now: the run goes on from its own checkpoint", init)
 
 
 def describe_resumption(run: Path, progress: Progress, config: TrainConfig) -> str:

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from untold.corpus.vocabulary import has_long_word, lines_to_learn_from, train_t
 from untold.errors import UntoldError
 from untold.files import new_directory, verify_directory
 from untold.progress_bar import task
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,7 @@ def check_files(data: DataConfig, known_root: Path | None) -> None:
     raise UntoldError(f"{path}: no such file: {cure}")
 
 
-def prepare_data(
-    config: Config, tokenizers: Tokenizers | None, run: Path, say: Callable[[str], None]
-) -> TrainingData:
+def prepare_data(config: Config, tokenizers: Tokenizers | None, run: Path) -> TrainingData:
     """Encodes both corpora, or opens the stores that an earlier start of the run made.
 
     Without tokenizers it trains them, or loads those of an earlier start. Each corpus is read once.
@@ -64,22 +65,20 @@ def prepare_data(
     root, limits = Path(data.root), Limits(data.max_tokens, data.max_ratio, data.max_words)
     with CorpusText(data.train, root, run) as text:
         if tokenizers is None:
-            tokenizers = prepare_tokenizers(config, text, run, say)
+            tokenizers = prepare_tokenizers(config, text, run)
         codec = TextCodec(tokenizers, config.data.lowercase)
         train = prepare(run / "corpus" / "train", text, codec, limits)
-    say(f"training data: {train.report}")
+    logger.info("training data: %s", train.report)
     if config.data.valid is None:
         return TrainingData(tokenizers, train, None, [])
     with CorpusText([config.data.valid], root, run) as text:
         valid = prepare(run / "corpus" / "valid", text, codec, limits)
         pairs = [(pair.source, pair.target) for pair in text.pairs()]
-    say(f"validation data: {valid.report}")
+    logger.info("validation data: %s", valid.report)
     return TrainingData(tokenizers, train, valid, pairs)
 
 
-def prepare_tokenizers(
-    config: Config, text: CorpusText, run: Path, say: Callable[[str], None] = lambda _line: None
-) -> Tokenizers:
+def prepare_tokenizers(config: Config, text: CorpusText, run: Path) -> Tokenizers:
     """Loads the tokenizers of the run if they fit its data, and else trains them."""
     if not text.corpora:
         raise UntoldError("data.train is empty: name the files to train on")
@@ -103,7 +102,7 @@ def prepare_tokenizers(
     with task("learning the vocabulary"):
         tokenizers = train_tokenizers(config.tokenizer, lines(0), lines(1))
     if long_words.lines:
-        say(str(long_words))
+        logger.warning(str(long_words))
     with new_directory(directory, replace=True) as unfinished:
         tokenizers.save(unfinished)
         (unfinished / "fingerprint").write_text(fingerprint, encoding="utf-8")

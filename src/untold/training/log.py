@@ -4,10 +4,11 @@ Reports a run: a bar on a terminal, plain lines elsewhere, metrics as JSONL alwa
 """
 
 import json
+import logging
 import math
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -178,6 +179,8 @@ class Reporter:
             self.say(f"{kind} step {step}{left}  {shown}")
 
     def __enter__(self) -> "Reporter":
+        """Shows what untold logs, until the run is over."""
+        self._closing.enter_context(_shown(self.say))
         return self
 
     def __exit__(
@@ -187,6 +190,33 @@ class Reporter:
         trace: TracebackType | None,
     ) -> None:
         self._closing.close()
+
+
+class _Lines(logging.Handler):
+    """Hands every message on as a line."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(record.getMessage())
+
+
+@contextmanager
+def _shown(say: Callable[[str], None]) -> Iterator[None]:
+    """Hands what untold logs to `say`, within the block."""
+    logger, handler = logging.getLogger("untold"), _Lines(say)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 class NullReporter(Reporter):

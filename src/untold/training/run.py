@@ -1,5 +1,6 @@
 """One training run: sets up data, model and objective, resumes or warm-starts, and trains."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ from untold.training.warm_start import (
     take_over,
 )
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class TrainResult:
@@ -87,18 +90,18 @@ def _train(
     device: torch.device,
     reward: Reward | None,
 ) -> TrainResult:
-    processes, say = context.processes, context.reporter.say
+    processes = context.processes
     is_sharded = config.train.shard and processes.world_size > 1
     if is_sharded:
         check_sharding(config, processes.world_size)
-    start = find_start(config, options, processes, say)
+    start = find_start(config, options, processes)
     config = settle_precision(start.complete(config), processes, device)
     with processes.main_process_first():  # it prepares the files that the others read
-        data = prepare_data(config, start.tokenizers, options.out, say)
+        data = prepare_data(config, start.tokenizers, options.out)
     facts = run_facts(config, data, processes.world_size)
     if start.checkpoint is not None:
-        check_unchanged(start.checkpoint, facts, say, allowed=options.allow_changed)
-        say(describe_resumption(options.out, start.checkpoint.progress, config.train))
+        check_unchanged(start.checkpoint, facts, allowed=options.allow_changed)
+        logger.info(describe_resumption(options.out, start.checkpoint.progress, config.train))
     if processes.is_main:
         write_record(options.out, config, start.init)
     model = _build(config, data.tokenizers, start, options, context)
@@ -116,12 +119,12 @@ def _train(
     )
     trainer = Trainer(trained, optimizer, data.train, context, hooks)
     # A single process lets a signal wait for the end of an update, but not before the first one.
-    patience = nullcontext() if processes.world_size > 1 else stop_signals(context.interrupted, say)
+    patience = nullcontext() if processes.world_size > 1 else stop_signals(context.interrupted)
     with patience:
         context.reporter.begin(progress.step)
         progress = trainer.run(progress)
         if processes.is_main and options.calibrate:
-            calibrate_best(options.out, data.valid_pairs, context.reporter, context.interrupted)
+            calibrate_best(options.out, data.valid_pairs, context.interrupted)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
 
@@ -130,18 +133,17 @@ def _build(
     config: Config, tokenizers: Tokenizers, start: Start, options: RunOptions, context: RunContext
 ) -> Seq2Seq:
     """Builds the model with the weights that the seed gives, or that it takes over."""
-    say = context.reporter.say
     torch.manual_seed(config.train.seed)
     model = build_model_for(tokenizers, config.model)
     check_int8(config, model)
     sizes = (len(tokenizers.source), len(tokenizers.target))
     parameters = sum(p.numel() for p in model.parameters())
-    say(f"vocabulary {sizes[0]} + {sizes[1]}, {parameters:,} parameters")
+    logger.info("vocabulary %d + %d, %s parameters", *sizes, f"{parameters:,}")
     if not config.train.freeze_backbone:
         # Weights, gradients and two means of Adam, in four bytes each.
         cure = "lower the sizes in [model] or tokenizer.size"
         warn_of_memory("training this model", 4 * 4 * parameters, cure)
-    warm = take_over(model, start, options.out if context.processes.is_main else None, say)
+    warm = take_over(model, start, options.out if context.processes.is_main else None)
     if config.train.freeze_backbone:
         freeze_backbone(model, warm, is_resumed=start.checkpoint is not None)
     return model

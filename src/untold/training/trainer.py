@@ -5,6 +5,7 @@ update). So a resumed run repeats an uninterrupted one bit for bit, and two proc
 update draw the same dropout as one process that makes it alone.
 """
 
+import logging
 import math
 import signal
 import time
@@ -26,6 +27,8 @@ from untold.training.log import Meter, Reporter, Update
 from untold.training.losses.objective import Objective
 from untold.training.progress import Progress, Validation, after_validation, is_over
 from untold.training.sharding import ShardedModel, whole_tensor
+
+logger = logging.getLogger(__name__)
 
 _SHOWN = 8  # pairs that one message names at most
 
@@ -335,7 +338,7 @@ class Trainer:
             f"step {progress.step}: the gradient is not finite; skipped the pairs at "
             f"{', '.join(places[:_SHOWN])}{more}"
         )
-        self.reporter.say(message)
+        logger.warning(message)
         if progress.skipped >= self.config.max_skipped:
             raise UntoldError(
                 f"{message}; {progress.skipped} such updates in a row: look at these lines, or "

@@ -3,6 +3,7 @@
 Calibrates the best model of a run when the run is over, on its validation text.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,11 +25,12 @@ from untold.storage.model_directory import (
     load_model,
     step_directories,
 )
-from untold.training.log import Reporter
 from untold.training.losses.cross_entropy import translation_loss
 from untold.training.losses.objective import Objective
 from untold.training.progress import Validation
 from untold.translator import Translator
+
+logger = logging.getLogger(__name__)
 
 
 def make_validator(
@@ -49,7 +51,7 @@ def make_validator(
         loss = measure(trained, store, interrupted)
         if not config.train.validate_bleu:
             return Validation(loss)
-        settings = {"beam": config.train.validate_beam, "nbest": 1, "sample": False}
+        settings = {"beam": config.train.validate_beam, "nbest": 1, "temperature": 0.0}
         decode = config.decode.model_copy(update=settings)
         with task("validation BLEU", len(pairs)) as begun:
 
@@ -112,9 +114,7 @@ def _batches(
         yield batch
 
 
-def calibrate_best(
-    out: Path, pairs: list[tuple[str, str]], reporter: Reporter, interrupted: Interrupted
-) -> None:
+def calibrate_best(out: Path, pairs: list[tuple[str, str]], interrupted: Interrupted) -> None:
     """Adds a calibration to the best model, unless it has one or does not separate past and future.
 
     Whatever goes wrong is said and harms nothing: untold calibrate can do it later. A signal puts
@@ -132,11 +132,13 @@ def calibrate_best(
     except PutOffError:
         return
     except UntoldError as error:
-        reporter.say(f"not calibrated: {error}")
+        logger.warning("not calibrated: %s", error)
         return
-    reporter.say(
-        f"calibrated on {calibration.segments} validation pairs: on held-out words the probability "
-        f"of an omission is off by {calibration.error:.3f} on average"
+    logger.info(
+        "calibrated on %d validation pairs: on held-out words the probability of an omission is "
+        "off by %.3f on average",
+        calibration.segments,
+        calibration.error,
     )
 
 

@@ -3,8 +3,9 @@
 Warm start: a new model takes over every tensor of another one that fits, and reports it.
 """
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from untold.storage.model_directory import (
 from untold.storage.summary import RunRecord, read_record, write_record
 from untold.training.checkpoint import Checkpoint, Checkpoints, check_init
 from untold.training.distributed import ProcessGroup
+
+logger = logging.getLogger(__name__)
 
 Shape = tuple[int, ...]
 
@@ -133,20 +136,20 @@ class Start:
         return config.starting_from(before.model)
 
 
-def find_start(
-    config: Config, options: RunOptions, processes: ProcessGroup, say: Callable[[str], None]
-) -> Start:
+def find_start(config: Config, options: RunOptions, processes: ProcessGroup) -> Start:
     """Finds the checkpoint to go on from, or the model that --init names."""
     checkpoints = Checkpoints(options.out, config.train.keep)
     found: tuple[Checkpoint | None, RunRecord | None] = processes.broadcast(
-        (checkpoints.latest(say), read_record(options.out)) if processes.is_main else None
+        (checkpoints.latest(), read_record(options.out)) if processes.is_main else None
     )
     checkpoint, record = found
     if checkpoint is not None:
-        check_init(options.init, record, say)
+        check_init(options.init, record)
         return Start(checkpoint, options.init if record is None else record.init, None)
     if options.allow_changed:
-        say(f"--allow-changed has no effect: {options.out} has no checkpoint to go on from")
+        logger.info(
+            "--allow-changed has no effect: %s has no checkpoint to go on from", options.out
+        )
     if processes.is_main:  # now, since preparing the data may take long
         write_record(options.out, config, options.init)
     init = options.init
@@ -167,9 +170,7 @@ def _load_init(config: Config, init: Path) -> TrainedModel:
     return load_model(init, settings={name: value for name, value in given.items() if value})
 
 
-def take_over(
-    model: Seq2Seq, start: Start, out: Path | None, say: Callable[[str], None]
-) -> WarmStart | None:
+def take_over(model: Seq2Seq, start: Start, out: Path | None) -> WarmStart | None:
     """Takes over the weights of --init and says so.
 
     Unless all tensors fitted, a file in `out` tells what became of each.
@@ -182,7 +183,7 @@ def take_over(
         path = out / "warm_start.txt"
         write_file(path, warm.listing().encode())
         where = f"; every name is in {path}"
-    say(f"starting from {start.init}: {warm}{where}")
+    logger.info("starting from %s: %s%s", start.init, warm, where)
     return warm
 
 

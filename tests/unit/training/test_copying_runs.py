@@ -50,7 +50,7 @@ def test_copying_can_be_put_on_top_of_a_plain_model(start, tmp_path):
 def test_validation_takes_the_loss_of_the_mixture(start, tmp_path):
     start(tmp_path, **COPYING)
     trained = load_model(tmp_path)
-    data = prepare_data(trained.config, trained.tokenizers, tmp_path, lambda line: None)
+    data = prepare_data(trained.config, trained.tokenizers, tmp_path)
     scored = Translator([trained]).score(data.valid_pairs)
     tokens = sum(len(each.tokens) + 1 for each in scored)
     expected = -sum(each.log_probability for each in scored) / tokens

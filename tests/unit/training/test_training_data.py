@@ -7,7 +7,7 @@ import pytest
 
 from toys import toy_config, write_corpus
 from untold.corpus import corpora as corpus_text
-from untold.corpus import tokenizer as tokenizer_module
+from untold.corpus import vocabulary
 from untold.corpus.corpora import CorpusText, Pair
 from untold.errors import UntoldError
 from untold.training import data as module
@@ -63,20 +63,20 @@ def test_lower_case_reaches_the_vocabulary_and_the_ids(tmp_path):
     config = toy_config(root, data={"lowercase": True})
     tokenizers = prepare_tokenizers(config, tmp_path / "run")
     assert not any(c.isupper() for piece in tokenizers.source.pieces(range(4, 20)) for c in piece)
-    store = prepare_data(config, tokenizers, tmp_path / "run", lambda line: None).train
+    store = prepare_data(config, tokenizers, tmp_path / "run").train
     first = (root / "train.src").read_text().split("\n")[0]
     assert tokenizers.source.decode(store.sides[0][0].tolist()) == first.lower()
 
 
-def test_what_is_kept_and_dropped_is_said(root, tmp_path):
+def test_what_is_kept_and_dropped_is_said(root, tmp_path, caplog):
     with open(root / "train.src", "a") as source, open(root / "train.tgt", "a") as target:
         print("", file=source)
         print("abc", file=target)
-    said = []
+    caplog.set_level("INFO", "untold")
     config = toy_config(root)
     tokenizers = prepare_tokenizers(config, tmp_path / "run")
-    data = prepare_data(config, tokenizers, tmp_path / "run", said.append)
-    assert said == [
+    data = prepare_data(config, tokenizers, tmp_path / "run")
+    assert caplog.messages == [
         "training data: 60 of 61 pairs kept (1 empty dropped)",
         "validation data: 3 of 3 pairs kept",
     ]
@@ -87,13 +87,13 @@ def test_what_is_kept_and_dropped_is_said(root, tmp_path):
     )[:3]
 
 
-def test_words_that_are_cut_for_the_vocabulary_are_said(root, tmp_path):
+def test_words_that_are_cut_for_the_vocabulary_are_said(root, tmp_path, caplog):
     with open(root / "train.src", "a") as source, open(root / "train.tgt", "a") as target:
         print("a", file=source)
         print("b" * 1_001, file=target)
-    said = []
-    prepare_data(toy_config(root), None, tmp_path / "run", said.append)
-    assert said[0] == (
+    caplog.set_level("INFO", "untold")
+    prepare_data(toy_config(root), None, tmp_path / "run")
+    assert caplog.messages[0] == (
         "the vocabulary was learnt from words of at most 1,000 characters: longer ones were cut "
         f"(lines: 1, first: {root / 'train.src'}:61)"
     )
@@ -104,7 +104,7 @@ def test_bad_utf8_is_not_blamed_on_the_vocabulary(root, tmp_path):
         target.write(b"\xff\n")
         print("a", file=source)
     with pytest.raises(UntoldError, match=r"train\.tgt:61:1: byte 0xff is not UTF-8"):
-        prepare_data(toy_config(root), None, tmp_path / "run", lambda line: None)
+        prepare_data(toy_config(root), None, tmp_path / "run")
 
 
 def test_fingerprints_follow_the_data(root, tmp_path):
@@ -112,7 +112,7 @@ def test_fingerprints_follow_the_data(root, tmp_path):
     tokenizers = prepare_tokenizers(config, tmp_path / "run")
 
     def fingerprints():
-        return prepare_data(config, tokenizers, tmp_path / "run", lambda line: None).fingerprints()
+        return prepare_data(config, tokenizers, tmp_path / "run").fingerprints()
 
     before = fingerprints()
     assert fingerprints() == before
@@ -134,10 +134,10 @@ def test_every_corpus_is_read_once_for_tokenizers_stores_and_validation(
         corpus_text, "read_pairs", lambda *given: read.append(given[0]) or read_pairs(*given)
     )
     config = toy_config(root, tokenizer={"joint": False, "size": 35})
-    data = prepare_data(config, None, tmp_path / "run", lambda line: None)
+    data = prepare_data(config, None, tmp_path / "run")
     assert read == [*config.data.train, config.data.valid]
     assert len(data.valid_pairs) == 3
-    again = prepare_data(config, None, tmp_path / "run", lambda line: None)
+    again = prepare_data(config, None, tmp_path / "run")
     assert again.tokenizers.fingerprint == data.tokenizers.fingerprint
     assert read[2:] == [config.data.valid], "a prepared corpus is opened; validation needs its text"
 
@@ -156,7 +156,7 @@ def test_a_large_corpus_gives_lines_from_all_over_it_to_the_vocabulary(
         data={"train": corpora},
         tokenizer={"kind": "char", "size": 30, "joint": joint},
     )
-    monkeypatch.setattr(tokenizer_module, "_SENTENCES_ENOUGH", 202)  # sentencepiece needs 101
+    monkeypatch.setattr(vocabulary, "_SENTENCES_ENOUGH", 202)  # sentencepiece needs 101
     tokenizers = prepare_tokenizers(config, tmp_path / "run")
     for tokenizer in (tokenizers.source, tokenizers.target):
         assert tokenizer.special_ids.unk not in tokenizer.encode(["abcxyz"])[0]

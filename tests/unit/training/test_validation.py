@@ -23,7 +23,7 @@ def prepared(corpus, tmp_path):
         tokenizers = toy_tokenizers(corpus, config)
         sizes = (len(tokenizers.source), len(tokenizers.target))
         model = fill(build_model(config.model, sizes, shared=True)).eval()
-        data = prepare_data(config, tokenizers, tmp_path, lambda line: None)
+        data = prepare_data(config, tokenizers, tmp_path)
         return TrainedModel(model, config, tokenizers), data
 
     return prepared
