@@ -42,7 +42,7 @@ BUDGETS = {
     "checking": 2_500,
     "commands": 1_900,
     "config": 1_250,
-    "corpus": 1_700,
+    "corpus": 1_720,
     "decoding": 1_200,
     "embedded": 50,
     "explain": 850,
