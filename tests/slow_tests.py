@@ -7,6 +7,7 @@ product of all systems by all forms, processes that are started and stopped, a b
 import re
 
 SLOW = {
+    "conformance/test_recipe.py::test_it_passes_the_conformance_battery",
     "browser/",
     "fuzz/",
     "e2e/test_copying.py",
