@@ -17,7 +17,7 @@ import typer
 
 from fuzz.in_process import run_in_process
 from untold.cli import app
-from untold.config import idle_settings, load_config
+from untold.config import load_config
 from untold.errors import UntoldError
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +68,7 @@ def test_there_are_commands_for_every_configuration():
 def test_every_command_line_can_be_parsed(line):
     parse(line)
     for path in (word for word in line if word.startswith("configs/")):
-        config = load_config(ROOT / path, options(line, "--set"))
-        assert list(idle_settings(config)) == []
+        load_config(ROOT / path, options(line, "--set"))
 
 
 @pytest.mark.parametrize(
