@@ -34,7 +34,6 @@ batch_tokens = 200
 log_every = 10
 validate_every = 15
 save_every = 10
-threads = 1
 [decode]
 max_length = 20
 """

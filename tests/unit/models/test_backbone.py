@@ -10,7 +10,7 @@ from toys import all_scores, compute_losses, shape_of, toy_batch, toy_model
 from untold.config import ModelConfig, TrainConfig
 from untold.models.backbone import Backbone, OutputLayer
 from untold.models.build import build_model
-from untold.training.preflight import warm_start
+from untold.training.warm_start import warm_start
 
 DOCS = Path(__file__).parents[3] / "docs" / "extend.md"
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])

@@ -23,7 +23,7 @@ from untold.errors import UntoldError
 from untold.models.backbone import Source, Widths
 from untold.models.build import build_model
 from untold.models.copy_mechanism import GATE_BIAS, Copied, CopyLayer
-from untold.training.preflight import warm_start
+from untold.training.warm_start import warm_start
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 SMALL = {"d_model": 44, "d_ffn": 19, "heads": 11, "encoder_layers": 2, "decoder_layers": 3}

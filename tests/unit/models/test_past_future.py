@@ -14,7 +14,7 @@ from untold.models.backbone import Source, Widths
 from untold.models.build import build_model
 from untold.models.past_future import PastFuture
 from untold.models.routing import Reading
-from untold.training.preflight import warm_start
+from untold.training.warm_start import warm_start
 
 D, C, FFN, J, FED = 44, 17, 19, 11, 5  # of toy models: width, of a capsule, capsules, those fed
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])

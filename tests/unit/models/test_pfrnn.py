@@ -9,7 +9,7 @@ from toys import SHAPES, toy_batch, toy_model
 from untold.config import ModelConfig
 from untold.models.backbone import as_inspectable
 from untold.models.build import build_model
-from untold.training.preflight import warm_start
+from untold.training.warm_start import warm_start
 
 BATCH = toy_batch([(4, 6), (1, 2), (3, 5)])
 LAYERS = ["gru", "gru-o", "gru-i"]
