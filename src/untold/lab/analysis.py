@@ -1,11 +1,8 @@
-"""Measures what a model knows: overlap of bags, separation, coverage; and how fast it is.
+"""Measures what models know: words of bags, turns of words, covered words; and how fast they are.
 
-Word links of test sets: those of a file, or else of an aligner trained on the training text.
-
-Measures how well the capsules predict bags of words.
-
-At each step the head of the past (future) capsules ranks the vocabulary. Its likeliest types are
-compared with the bag of target words before (from) this step:
+Word links of test sets are those of a file, or else of an aligner trained on the training text.
+For r_OL, the head of the past (future) capsules ranks the vocabulary at each step. Its likeliest
+types are compared with the bag of target words before (from) this step:
 
     r = |top 5 |bag| types  &  types of the bag| / |types of the bag|
 

@@ -1,7 +1,4 @@
-"""The base of all items: a table or figure, what the paper says of it, and how it is made.
-
-Tables, figures and notes: these are what an item of the paper's evidence comes to.
-"""
+"""An item of the paper's evidence, a table or a figure, and what it comes to: tables and notes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Reads the parts of LCSTS, Chinese short texts with summaries, and leaves out bad summaries.
+"""Reads the files that the paper's data come as: LCSTS, and the test sets of NIST and WMT.
 
-A part is a text file of documents that look like XML but are not, because values have no quotes and
-text is not escaped:
+A part of LCSTS is a text file of documents that look like XML but are not, because values have no
+quotes and text is not escaped:
 
     <doc id=0>
         <human_label>5</human_label>
@@ -16,7 +16,7 @@ text is not escaped:
 PART_I has no human_label. In PART_II and PART_III it is a score from 1 to 5, and published results
 are those of the documents with at least 3, since Hu et al. (2015).
 
-Reads test sets in the SGML or XML of NIST and WMT: a source file and its references.
+A test set in SGML or XML is a source file and its references:
 
     <refset setid="mt04" srclang="Chinese" trglang="English">
     <doc docid="A" sysid="E01">

@@ -1,9 +1,7 @@
 """Trains the systems of an experiment and lets them translate, each once; what is done is kept.
 
-Widens a trained model: more inner units that say nothing yet, so that it translates as before.
-
-It is the control for the number of parameters: like past and future, the new ones start without
-effect and learn from there.
+The control for the number of parameters is a trained model with more inner units, which say nothing
+at first: like past and future, they start without effect and learn from there.
 """
 
 import sys

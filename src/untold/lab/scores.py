@@ -1,7 +1,4 @@
-"""Tables of BLEU: systems beside each other, with the paper's statistics.
-
-Summaries: ROUGE with and without redundant capsules, beside the systems that the paper names.
-"""
+"""Tables of BLEU and ROUGE: systems beside each other, with the paper's statistics."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace

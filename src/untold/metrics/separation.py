@@ -7,8 +7,6 @@ word has no category and is not counted. A cell is one source word at one step.
 
 The position rule "word i of I is past when i/I < t/T" is the baseline of every figure. It is right
 on most cells of a monotone corpus; therefore some figures count only the cells where it is wrong.
-
-Reports the separation of past, future and redundant on sentence pairs with alignments.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,7 @@
-"""BLEU, chrF and TER as sacreBLEU computes them, with its signatures.
+"""Metrics of texts: BLEU, chrF and TER as sacreBLEU computes them, ROUGE and GLEU.
 
-ROUGE for summaries. Chinese characters and kana count as single words.
-
-GLEU (Wu et al., 2016): a score for single sentences, which was made to be a reward.
+ROUGE takes Chinese characters and kana for single words. GLEU (Wu et al., 2016) scores single
+sentences; it was made to be a reward.
 """
 
 import re
