@@ -162,7 +162,8 @@ def lock_directory(path: Path) -> Iterator[None]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
-        file.write_text(f"process {os.getpid()} on host {_HOST}", encoding="utf-8")
+        with suppress(OSError):  # a full disk
+            file.write_text(f"process {os.getpid()} on host {_HOST}", encoding="utf-8")
     except Timeout:
         holder = file.read_text(encoding="utf-8") or "another process"
         raise InUseError(f"{path}: in use by {holder}; wait for it or stop it") from None
