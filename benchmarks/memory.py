@@ -81,7 +81,7 @@ def measure_corpora(options: argparse.Namespace) -> tuple[Table, float]:
 def train(corpus: Path, preset: str, vocabulary: int) -> None:
     """A whole run, from text to a model that has made some updates."""
     data = {side: {"source": f"{side}.src.gz", "target": f"{side}.tgt.gz"} for side in SIDES}
-    settings = {"steps": UPDATES, "validate_bleu": False, "best_by": "loss", "threads": 1}
+    settings = {"steps": UPDATES, "best_by": "loss"}
     config = parse_config(
         {
             "data": {"root": str(corpus), **data},

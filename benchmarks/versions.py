@@ -44,7 +44,6 @@ kind = "{kind}"
 steps = {updates}
 batch_tokens = 2048
 validate_every = 1000
-validate_bleu = false
 best_by = "loss"
 save_every = 1000
 log_every = {updates}

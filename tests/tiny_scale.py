@@ -18,7 +18,6 @@ SCALE = Scale(
         "model.d_ffn": 16,
         "model.encoder_layers": 1,
         "train.batch_tokens": 256,
-        "train.validate_bleu": False,
         "train.best_by": "loss",
         "train.log_every": 1000,
         "decode.max_length": 12,

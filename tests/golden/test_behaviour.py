@@ -66,7 +66,6 @@ def settings(corpus: Path, model: dict, train: dict) -> Config:
                 "warmup": 4,
                 "log_every": 1,
                 "validate_every": UPDATES,
-                "validate_bleu": False,
                 "best_by": "loss",
                 "save_every": UPDATES,
                 "device": "cpu",

@@ -1,5 +1,5 @@
+import functools
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ from untold.config import (
     parse_config,
     parse_config_json,
 )
-from untold.config.load import REMOVED
+from untold.config.older import _FORMER, lost_values, without_former
 from untold.errors import UntoldError
 from untold.models.pfrnn import PfrnnConfig
 from untold.models.rnmt import RnmtConfig
@@ -84,7 +84,6 @@ def test_every_problem_is_named_with_its_value() -> None:
         ({"model": {"preset": "huge"}}, "transformer has tiny, small, base, big"),
         ({"decode": {"beam": 2, "nbest": 5}}, "nbest 5 needs a beam"),
         ({"tokenizer": {"kind": "word", "dropout": 0.1}}, "word has none: set it to 0"),
-        ({"train": {"validate_bleu": False}}, "set best_by"),
         ({"train": {"freeze_backbone": True}}, 'no translation changes: set best_by = "loss"'),
         ({"train": {"bow_share": 0.0}}, "train.bow_share = 0.0"),
         ({"train": {"counterfactual": 1.1}}, "train.counterfactual = 1.1"),
@@ -147,14 +146,12 @@ def test_a_model_of_before_the_union_is_read(backbone: str) -> None:
     assert dropped
     assert config.decode.temperature == 0.0, "no search became a sample"
     del old["decode"]["temperature"]
-    gone = {f"{key}.{name}" for key in ("data", "train", "decode") for name in old[key]}
-    gone -= {f"{key}.{name}" for key in ("data", "train", "decode") for name in now[key]}
-    assert gone <= {"decode.sample", *REMOVED}
-    assert {key: old[key] for key in old if key != "model"} == {
-        key: {name: now[key].get(name, old[key][name]) for name in old[key]}
-        for key in old
-        if key != "model"
-    }
+    del old["decode"]["sample"]
+    for key in _FORMER:
+        *outer, name = key.split(".")
+        functools.reduce(lambda table, each: table.get(each, {}), outer, old).pop(name, None)
+    for section in ("data", "tokenizer", "train", "decode"):
+        assert old[section].items() <= now[section].items()
     for key in dropped - {"d_embedding"}:
         for other in ("neither", 7):
             changed = old | {"model": old["model"] | {key: other}}
@@ -213,7 +210,6 @@ def test_overrides_are_toml_or_bare_words(tmp_path: Path) -> None:
             "train.learning_rate=1e-4",
             "model.preset=tiny",
             "data.root=/some/where else",
-            "train.validate_bleu=false",
             'train.best_by="loss"',
         ],
     )
@@ -314,14 +310,14 @@ def test_a_saved_configuration_keeps_what_was_done_before_a_setting_existed() ->
     """A new model gets the new default; one whose config.json lacks the key is older."""
     values = {"model": {"separator": {"kind": "gdr"}}}
     new = parse_config(values)
-    assert new.model.separator.token_coverage and new.train.short_spans == 0.6
+    assert new.model.separator.token_coverage
     assert new.train.vocabulary_share == 0.1
     saved = json.loads(new.model_dump_json())
     assert parse_config_json(json.dumps(saved), "here") == new
-    del saved["model"]["separator"]["token_coverage"], saved["train"]["short_spans"]
+    del saved["model"]["separator"]["token_coverage"]
     del saved["train"]["vocabulary_share"]
     old = parse_config_json(json.dumps(saved), "here")
-    assert not old.model.separator.token_coverage and old.train.short_spans == 0
+    assert not old.model.separator.token_coverage
     assert old.train.vocabulary_share == 1.0
     assert not parse_config({"model": {"separator": {"preset": "paper"}}}).model.separator.coverage
 
@@ -337,7 +333,7 @@ def test_former_settings_of_the_search_say_what_to_write_instead():
     assert parse_config({"decode": former | {"temperature": 1.0}}).decode == DecodeConfig()
     drawn = parse_config({"decode": former | {"sample": True, "temperature": 0.5}}).decode
     assert drawn.temperature == 0.5
-    with pytest.raises(UntoldError, match=r"tell_all = 0.5 was .*coverage_source = \"past\""):
+    with pytest.raises(UntoldError, match=r"tell_all = 0\.5 was rem.*coverage_source = \"past\""):
         parse_config({"decode": {"tell_all": 0.5}})
     with pytest.raises(UntoldError, match="top_k = 5 was removed"):
         parse_config(override({}, ["decode.top_k=5"]))
@@ -345,17 +341,32 @@ def test_former_settings_of_the_search_say_what_to_write_instead():
         parse_config({"decode": {"temperature": 0.0001}})
 
 
-@pytest.mark.parametrize("key", REMOVED)
+WRONG = {"train.schedule": "plateau"} | dict.fromkeys(_FORMER, 7)
+
+
+@pytest.mark.parametrize("key", WRONG)
 def test_a_setting_that_is_gone_is_left_out_or_refused_with_what_to_do(key: str) -> None:
-    section, name = key.split(".")
-    idle, cure = REMOVED[key]
-    assert parse_config({section: {name: idle}}) == parse_config({})
-    with pytest.raises(UntoldError, match=f"{key} = 7 was removed: {re.escape(cure)}"):
-        parse_config({section: {name: 7}})
-    saved = json.loads(parse_config({}).model_dump_json())
-    saved[section][name] = 7
-    if section == "decode":  # translations would not be those of before
-        with pytest.raises(UntoldError, match="was removed"):
+    change = f"{key}={json.dumps(WRONG[key])}"
+    with pytest.raises(UntoldError, match=f"here: {key} = .* was removed: .{{9}}"):
+        parse_config(override({}, [change]), "here")
+    saved = override(json.loads(Config().model_dump_json()), [change])
+    if key.startswith("decode"):  # translations would change
+        with pytest.raises(UntoldError, match="was removed: "):
             parse_config_json(json.dumps(saved), "here")
     else:  # it trained a model, which translates as it did
-        assert parse_config_json(json.dumps(saved), "here") == parse_config({})
+        expected = Config().with_train(schedule="constant" if "schedule" in key else "inverse_sqrt")
+        assert parse_config_json(json.dumps(saved), "here") == expected
+
+
+def test_a_former_setting_that_did_nothing_is_left_out() -> None:
+    assert without_former({"train": {"betas": [0.9, 0.98], "sequence": {"d_judge": 64}}}, "") == {
+        "train": {"sequence": {}}
+    }
+    saved = json.loads(Config().model_dump_json())
+    for key, former in _FORMER.items():
+        if former.value is not None:
+            saved = override(saved, [f"{key}={json.dumps(former.value)}"])
+    assert parse_config(saved) == Config()
+    assert lost_values(saved) == []
+    del saved["train"]["short_spans"]
+    assert lost_values(saved) == [("train.short_spans", 0.0, 0.6)]

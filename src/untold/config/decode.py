@@ -1,6 +1,6 @@
 """Settings of the search for translations."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -36,16 +36,6 @@ class DecodeConfig(Section):
     """The seed of sampling; a line's sample depends on it and on the number of the line alone."""
     batch_tokens: BatchTokens = 4096
     """Source tokens that are translated at once."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_sample(cls, data: Any) -> Any:
-        """Reads what older versions wrote: sample = true or false, beside a temperature."""
-        if not isinstance(data, dict) or "sample" not in data:
-            return data
-        values = dict(data)
-        drawn = values.pop("sample") is True
-        return values | {"temperature": (values.get("temperature") or 1.0) if drawn else 0.0}
 
     @model_validator(mode="after")
     def _settings_fit(self) -> "DecodeConfig":

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, model_va
 from untold.config.data import DataConfig, TokenizerConfig
 from untold.config.decode import DecodeConfig
 from untold.config.model import ModelConfig
+from untold.config.older import bring_up_to_date, without_former
 from untold.config.schema import inner_section, list_sections
 from untold.config.section import Section, allowed_values, plain_type
 from untold.config.train import TrainConfig
@@ -116,30 +117,6 @@ def _allowed_at(kind: type[Section], path: Sequence[str | int], values: Any) -> 
     return allowed_values(annotation, metadata)
 
 
-# Settings that are newer than some saved models, with what was done before there was a choice.
-_OLDER_SETTINGS: Mapping[str, Any] = {
-    "model": {"separator": {"token_coverage": False}},
-    "train": {"short_spans": 0.0, "vocabulary_share": 1.0},
-}
-# Settings that are gone: the value that the code has now, and what to do instead of another one.
-# Saved models may hold any value where it only trained them.
-REMOVED: Mapping[str, tuple[Any, str]] = {
-    "data.stream": (False, "a corpus is read from disk as it is needed: leave it out"),
-    "data.stream_window": (100_000, "a corpus is read from disk as it is needed: leave it out"),
-    "decode.no_repeat_ngram": (0, "nothing forbids repeated n-grams any more: leave it out"),
-    "decode.tell_all": (
-        0.0,
-        'set decode.coverage_penalty = 0.3 and decode.coverage_source = "past"',
-    ),
-    "decode.top_k": (0, "samples are drawn from all tokens: leave it out"),
-    "decode.top_p": (1.0, "samples are drawn from all tokens: leave it out"),
-    "train.batch_order": ("longer_side", "batches are sorted by the longer side: leave it out"),
-    "train.compile": (False, "layers are not compiled: leave it out"),
-    "train.threads": (None, "set the environment variable OMP_NUM_THREADS"),
-    "train.timeout_minutes": (30.0, "torch.distributed waits as long as it does: leave it out"),
-}
-
-
 class Config(Section):
     """Configures a whole run. `model` is an instance of the backbone's own configuration class."""
 
@@ -230,7 +207,7 @@ def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, A
 
 def parse_config(values: Mapping[str, Any], where: str = "configuration") -> Config:
     """Checks a nested mapping; the error names every problem with its key, value and cure."""
-    return check_section(Config, _without_removed(values, where), where)
+    return check_section(Config, without_former(values, where), where)
 
 
 def parse_config_json(text: str, where: str) -> Config:
@@ -239,57 +216,7 @@ def parse_config_json(text: str, where: str) -> Config:
         values = json.loads(text)
     except (ValueError, RecursionError):
         return check_section_json(Config, text, where)  # which says what is wrong
-    return check_section_json(Config, json.dumps(fill_older_settings(values, where)), where)
-
-
-def fill_older_settings(values: Any, where: str = "configuration") -> Any:
-    """Brings a whole configuration of an older version up to date.
-
-    It has every key of its version. A key that it lacks is newer: it gets what was done before. A
-    key that is gone is left out, unless translations would change.
-    """
-    return _fill(_without_removed(values, where, trained=True), _OLDER_SETTINGS)
-
-
-def _without_removed(values: Any, where: str, *, trained: bool = False) -> Any:
-    """Leaves out the settings that are gone; refuses values that would have an effect.
-
-    In the settings of a `trained` model those of [train] and [data] have had theirs.
-    """
-    for key, (neutral, cure) in REMOVED.items():
-        *sections, name = key.split(".")
-        values, section = _copied(values, sections)
-        if section is None or name not in section:
-            continue
-        value = section.pop(name)
-        if value != neutral and not (trained and sections[0] in ("train", "data")):
-            raise UntoldError(f"{where}: {key} = {shorten(json.dumps(value))} was removed: {cure}")
-    return values
-
-
-def _copied(values: Any, sections: Sequence[str]) -> tuple[Any, dict[str, Any] | None]:
-    """Copies nested tables along a path; returns the copy, and its innermost table if it is one."""
-    if not isinstance(values, Mapping):
-        return values, None
-    copy = dict(values)
-    if not sections:
-        return copy, copy
-    if sections[0] not in copy:
-        return values, None
-    copy[sections[0]], inner = _copied(copy[sections[0]], sections[1:])
-    return copy, inner
-
-
-def _fill(values: Any, older: Mapping[str, Any]) -> Any:
-    if not isinstance(values, dict):
-        return values
-    filled = dict(values)
-    for key, value in older.items():
-        if not isinstance(value, Mapping):
-            filled.setdefault(key, value)
-        elif key in filled:
-            filled[key] = _fill(filled[key], value)
-    return filled
+    return check_section_json(Config, json.dumps(bring_up_to_date(values, where)), where)
 
 
 def _parse_toml(text: str, where: str) -> dict[str, Any]:

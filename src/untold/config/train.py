@@ -1,13 +1,10 @@
-"""Settings of training.
-
-Settings of sequence-level training: sampler, reward and gradient estimator.
-"""
+"""Settings of training, and of training on whole translations and their rewards."""
 
 import difflib
 import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from untold.config.section import (
     BatchTokens,
@@ -19,9 +16,7 @@ from untold.config.section import (
     Section,
     Seed,
     Share,
-    Temperature,
     Weight,
-    as_tuple,
 )
 from untold.registry import metric_has, metrics_with
 
@@ -38,14 +33,8 @@ class SequenceConfig(Section):
     """The estimator of the gradient; none trains on the reference alone."""
     mix: Share = 0.5
     """The share of this loss; the losses on the reference have the rest."""
-    sampler: Literal["sample", "nbest"] = "sample"
-    """Whether translations are drawn at random, or are the best of a beam (mrt)."""
     samples: Beam = 5
     """Translations of each sentence."""
-    temperature: Temperature = 1.0
-    """The temperature that samples are drawn at."""
-    max_ratio: Factor = 2.0
-    """A sample has at most this many times the tokens of its source, and 10 more."""
     reference: bool = False
     """Whether the reference is one of the translations (mrt)."""
     reward: str = "bleu"
@@ -60,10 +49,6 @@ class SequenceConfig(Section):
     """Whether a discriminator learns the reward, and the model learns from its estimates."""
     discriminator_warmup: CountOrZero = 0
     """Updates in which the discriminator alone learns from samples."""
-    d_judge: Annotated[int, Field(ge=1, le=8192)] = 64
-    """The width of critic and discriminator."""
-    judge_rate: Factor = 1.0
-    """The learning rate of critic and discriminator, as a factor of train.learning_rate."""
 
     @property
     def is_on(self) -> bool:
@@ -94,10 +79,10 @@ class SequenceConfig(Section):
             if self.samples + self.reference < 2:
                 raise ValueError("mrt compares translations: set samples to 2 or more")
             return self
-        if self.sampler != "sample" or self.reference:
+        if self.reference:
             raise ValueError(
-                f"{self.kind} is right in the mean over samples of the model alone: set sampler = "
-                '"sample" and reference = false, or kind = "mrt"'
+                f"{self.kind} is right in the mean over samples of the model alone: set "
+                'reference = false, or kind = "mrt"'
             )
         if self.kind == "reinforce" and self.baseline == "mean" and self.samples < 2:
             raise ValueError(
@@ -121,22 +106,10 @@ class TrainConfig(Section):
     """Batches of one update, over all processes."""
     learning_rate: Annotated[float, Field(gt=0.0, le=100.0)] = 7e-4
     """The highest learning rate, which the warm-up leads to."""
-    schedule: Literal["inverse_sqrt", "linear", "plateau", "constant"] = "inverse_sqrt"
+    schedule: Literal["inverse_sqrt", "linear", "constant"] = "inverse_sqrt"
     """How the learning rate falls after the warm-up; linear reaches 0 after the last of steps."""
     warmup: CountOrZero = 4000
     """Updates in which the learning rate rises to its highest."""
-    plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    """The factor of the rate after validations without a new best (schedule plateau)."""
-    plateau_patience: Count = 2
-    """Validations without a new best that lower the rate (schedule plateau)."""
-    min_learning_rate: Annotated[float, Field(ge=0.0, le=100.0)] = 1e-9
-    """The rate never falls below this after the warm-up."""
-    betas: Annotated[tuple[Fraction, Fraction], BeforeValidator(as_tuple)] = (0.9, 0.98)
-    """How much Adam remembers of gradients and of their squares."""
-    epsilon: Annotated[float, Field(ge=1e-30, le=1.0)] = 1e-9
-    """What Adam adds to its denominator."""
-    weight_decay: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
-    """How fast weights decay (AdamW); 0 is plain Adam."""
     clip: Weight = 1.0
     """The norm that gradients are clipped to; 0 does not clip."""
     label_smoothing: Fraction = 0.1
@@ -159,22 +132,12 @@ class TrainConfig(Section):
     """The weight of the losses of lexicon and links, if the separator has a lexicon."""
     word_prediction: Weight = 0.0
     """The weight of predicting the words to come from the decoder state, without capsules."""
-    word_prediction_steps: Literal["all", "first"] = "all"
-    """Whether every state predicts the words to come, or the first alone."""
-    past_layer_weight: Weight = 1.0
-    """The weight of the loss of the past layer (pfrnn)."""
-    future_layer_weight: Weight = 1.0
-    """The weight of the loss of the future layer (pfrnn)."""
     counterfactual: Share = 0.25
     """The share of sentences that are also read with a span deleted."""
-    short_spans: Fraction = 0.6
-    """The share of such spans that have at most three tokens; others have up to half of all."""
     losses: dict[str, Weight] = Field(default_factory=dict)
     """The weights of losses of other packages, by name: docs/losses.md."""
     auxiliary_start: CountOrZero = 0
     """The update after which the auxiliary losses begin."""
-    auxiliary_warmup: CountOrZero = 0
-    """Updates in which the auxiliary losses grow to their weights."""
     separator_rate: Factor = 4.0
     """The learning rate of the separator, as a factor of learning_rate."""
     freeze_backbone: bool = False
@@ -183,12 +146,8 @@ class TrainConfig(Section):
     """Updates between two lines of the log."""
     validate_every: Count = 1000
     """Updates between two validations."""
-    validate_bleu: bool = True
-    """Whether a validation also translates and measures BLEU."""
-    validate_beam: Beam = 1
-    """The beam of these translations."""
     best_by: Literal["loss", "bleu"] = "bleu"
-    """What chooses the best model: the validation loss, or BLEU."""
+    """What chooses the best model: the validation loss, or BLEU of greedy translations."""
     patience: Count | None = None
     """Validations without a new best after which the run ends; unset, it goes on."""
     save_every: Count = 1000
@@ -201,15 +160,11 @@ class TrainConfig(Section):
     """Where to train; auto takes a GPU if there is one."""
     shard: bool = False
     """Whether processes share weights and optimizer (FSDP), for models too large for one device."""
-    max_skipped: Count = 5
-    """Updates in a row without a finite gradient after which the run gives up."""
     sequence: SequenceConfig = SequenceConfig()
     """Training on whole translations and their rewards."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainConfig":
-        if self.best_by == "bleu" and not self.validate_bleu:
-            raise ValueError('best_by = "bleu" needs validate_bleu: set best_by = "loss"')
         if self.schedule == "linear" and self.epochs:
             raise ValueError(
                 f'schedule = "linear" falls to the last of steps ({self.steps}), and epochs '

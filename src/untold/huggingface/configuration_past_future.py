@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from untold.config import Config, SeparatorConfig, parse_config
-from untold.config.load import fill_older_settings
+from untold.config.older import bring_up_to_date
 from untold.corpus.tokenizer import SpecialIds
 from untold.errors import UntoldError, shorten
 from untold.huggingface.config import HuggingFaceConfig
@@ -23,7 +23,7 @@ from untold.huggingface.tokenizer import TokenizerUse
 LOSS_SETTINGS = (
     *("label_smoothing", "bow_weight", "bow_window", "bow_reduction", "bow_share"),
     *("vocabulary_share", "bca_weight", "ends_weight", "lexicon_weight", "counterfactual"),
-    *("short_spans", "losses", "freeze_backbone"),
+    *("losses", "freeze_backbone"),
 )
 _IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "vocab_size")
 
@@ -84,7 +84,7 @@ class PastFutureConfig(_transformers.PreTrainedConfig):
         values["model"]["architecture"] = describe_architecture(self.backbone)
         if values["train"].get("freeze_backbone"):
             values["train"] |= {"best_by": "loss"}
-        return parse_config(fill_older_settings(values, "config.json"), "config.json")
+        return parse_config(bring_up_to_date(values, "config.json"), "config.json")
 
     @property
     def shape(self) -> HuggingFaceConfig:

@@ -348,7 +348,6 @@ SCALES = {
             "model.preset": "tiny",
             "model.dropout": 0.1,
             "train.batch_tokens": 1024,
-            "train.validate_bleu": False,
             "train.best_by": "loss",
             "decode.beam": 4,
         },

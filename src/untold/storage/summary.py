@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from untold.config import Config, SeparatorConfig, fill_older_settings
+from untold.config import Config, SeparatorConfig
+from untold.config.older import bring_up_to_date
 from untold.corpus.tokenizer import SentencePieceTokenizer
 from untold.errors import UntoldError
 from untold.files import MANIFEST, new_directory, verify_directory
@@ -151,7 +152,7 @@ def _read_settings(directory: Path) -> dict[str, Any]:
     values = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
     if not isinstance(values, dict):
         raise UntoldError(f"{directory}: {CONFIG} holds no settings")
-    return fill_older_settings(values)
+    return bring_up_to_date(values)
 
 
 def _run_of_checkpoint(model: Path) -> str:

@@ -111,7 +111,6 @@ def _config(stock: TrainedModel, out: Path, steps: int, settings: Sequence[str])
         "train": {
             "freeze_backbone": True,
             "best_by": "loss",
-            "validate_bleu": False,
             "steps": steps,
             "warmup": max(1, steps // 6),
             "schedule": "linear",

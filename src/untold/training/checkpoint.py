@@ -19,7 +19,8 @@ import sentencepiece
 import torch
 from torch import Tensor
 
-from untold.config import Config, TrainConfig, fill_older_settings, model_config_class
+from untold.config import Config, TrainConfig, model_config_class
+from untold.config.older import bring_up_to_date, lost_values
 from untold.errors import UntoldError, shorten
 from untold.files import new_directory, verify_directory
 from untold.storage.model_directory import (
@@ -192,11 +193,11 @@ _FREE = {
     "train.patience",
     "train.log_every",
     "train.validate_every",
-    "train.validate_bleu",
-    "train.validate_beam",
     "train.save_every",
     "train.keep",
     "train.device",
+    *("train.validate_bleu", "train.validate_beam", "train.max_skipped"),  # of older versions
+    *("train.compile", "train.threads", "train.timeout_minutes"),
     "environment.processes",  # has a line of its own
 }
 
@@ -220,8 +221,10 @@ def check_unchanged(checkpoint: Checkpoint, facts: dict[str, Any], *, allowed: b
     """Reports what has changed since the checkpoint; refuses other settings unless `allowed`."""
     falls_to_its_end = facts["config"]["train"]["schedule"] == "linear"
     free = _FREE - {"train.steps"} if falls_to_its_end else _FREE
-    known = _complete(checkpoint.facts.get("config", {}))
-    changed = _differences(checkpoint.facts | {"config": known}, facts, free)
+    given = checkpoint.facts.get("config", {})
+    changed = _differences(checkpoint.facts | {"config": _complete(given)}, facts, free)
+    lost = lost_values(given)
+    changed += [f"{key}: {old} -> {new}" for key, old, new in lost if key not in free]
     serious = [line for line in changed if not line.startswith("environment.")]
     if serious and not allowed:
         raise UntoldError(
@@ -294,7 +297,7 @@ def _complete(given: dict[str, Any]) -> dict[str, Any]:
     A setting that they lack is newer: the run had its default, or what was done before there was a
     choice. Keys of other backbones are dropped.
     """
-    given = fill_older_settings(given)
+    given = bring_up_to_date(given)
     model = given.get("model", {})
     kind = model_config_class(model.get("backbone", "transformer"))
     defaults = _settings(Config(model=kind()))

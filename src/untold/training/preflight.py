@@ -43,11 +43,6 @@ def check_settings(config: Config, out: Path, device: torch.device) -> None:
     """Refuses what would fail later; models that were trained so can still be loaded."""
     check_precision(config.train.precision, device)
     record = read_record(out)
-    least, most = config.train.min_learning_rate, config.train.learning_rate
-    if least > most:
-        raise UntoldError(
-            f"train.min_learning_rate = {least:g} is above train.learning_rate = {most:g}: lower it"
-        )
     _check_search(config)
     check_files(config.data, None if record is None else record.root)
     check_loss_names(config.train)
@@ -57,7 +52,7 @@ def _check_search(config: Config) -> None:
     """Refuses a search that the first validation would fail with."""
     decode, separates = config.decode, config.model.separator.kind != "none"
     by_past = decode.coverage_penalty > 0 and decode.coverage_source == "past"
-    if config.train.validate_bleu and not separates and by_past:
+    if config.train.best_by == "bleu" and not separates and by_past:
         raise UntoldError(
             'decode.coverage_source = "past" needs a model with past and future: set '
             'model.separator.kind = "gdr", or leave it out'
@@ -66,7 +61,7 @@ def _check_search(config: Config) -> None:
 
 def check_int8(config: Config, model: Seq2Seq) -> None:
     """Refuses 8-bit numbers in validation by BLEU if nothing can lay the model out for them."""
-    asked = config.train.validate_bleu and config.decode.int8
+    asked = config.train.best_by == "bleu" and config.decode.int8
     if asked and model.backbone.parts() is None:
         raise UntoldError(
             f"decode.int8 is for Transformers, and this model ({config.model.backbone}) cannot be "

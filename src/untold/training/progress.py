@@ -6,6 +6,8 @@ from typing import Any
 
 from untold.config import TrainConfig
 
+_FORMER = {"window", "plateau", "reductions"}  # of older versions
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -42,8 +44,6 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     stale: int = 0  # validations since the best one
-    plateau: int = 0  # of these, since the rate was last reduced
-    reductions: int = 0
     validated: int = 0  # the step of the last validation
     unlogged: UnloggedSums = field(default_factory=UnloggedSums)
 
@@ -51,7 +51,7 @@ class Progress:
     def from_json(cls, values: dict[str, Any]) -> "Progress":
         """Reads what `as_json` returned, now or in an older version."""
         sums = UnloggedSums(**values.get("unlogged", {}))
-        known = {name: value for name, value in values.items() if name != "window"}
+        known = {name: value for name, value in values.items() if name not in _FORMER}
         return cls(**known | {"unlogged": sums})
 
     def as_json(self) -> dict[str, Any]:
@@ -66,11 +66,8 @@ def after_validation(
     progress = replace(progress, validated=progress.step)
     value = validation.criterion(config)
     if math.isfinite(value) and (progress.best is None or value > progress.best):
-        return replace(progress, best=value, best_step=progress.step, stale=0, plateau=0), True
-    progress = replace(progress, stale=progress.stale + 1, plateau=progress.plateau + 1)
-    if config.schedule == "plateau" and progress.plateau >= config.plateau_patience:
-        progress = replace(progress, plateau=0, reductions=progress.reductions + 1)
-    return progress, False
+        return replace(progress, best=value, best_step=progress.step, stale=0), True
+    return replace(progress, stale=progress.stale + 1), False
 
 
 def is_over(progress: Progress, config: TrainConfig) -> bool:

@@ -30,6 +30,9 @@ from untold.training.sharding import ShardedModel, whole_tensor
 
 logger = logging.getLogger(__name__)
 
+_BETAS, _EPSILON = (0.9, 0.98), 1e-9  # of Adam, as in the paper
+_LOWEST_RATE = 1e-9  # after the warm-up
+_MOST_SKIPPED = 5  # updates in a row without a finite gradient
 _SHOWN = 8  # pairs that one message names at most
 
 
@@ -63,13 +66,12 @@ class RunContext:
 def make_optimizer(
     trained: TrainedModel, objective: Objective | None = None
 ) -> torch.optim.Optimizer:
-    """Makes Adam, or AdamW for weight decay, in the fused form, which is the fastest.
+    """Makes Adam in the fused form, which is the fastest.
 
     The judges of an objective have a group of their own with their names, since checkpoints save
     them with the optimizer.
     """
     config = trained.config.train
-    kind = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
     groups: dict[float, list[torch.nn.Parameter]] = {}
     for name, parameter in trained.model.named_parameters():
         if parameter.requires_grad:
@@ -80,22 +82,17 @@ def make_optimizer(
     ]
     if judges := {} if objective is None else dict(objective.judges.named_parameters()):
         group = {"params": list(judges.values()), "judges": list(judges)}
-        learners.append(group | {"factor": config.sequence.judge_rate})
-    return kind(
-        learners,
-        lr=config.learning_rate,
-        betas=config.betas,
-        eps=config.epsilon,
-        weight_decay=config.weight_decay,
-        fused=True,
+        learners.append(group | {"factor": 1.0})
+    return torch.optim.Adam(
+        learners, lr=config.learning_rate, betas=_BETAS, eps=_EPSILON, fused=True
     )
 
 
-def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
+def learning_rate(config: TrainConfig, step: int) -> float:
     """Computes the rate of update `step` (from 1): a linear warm-up to the peak, then the schedule.
 
     inverse_sqrt: peak * sqrt(warmup / step); linear: down to zero after the last of `steps`;
-    plateau: peak * factor^reductions; constant: the peak.
+    constant: the peak.
     """
     if step <= config.warmup:
         return config.learning_rate * step / config.warmup
@@ -103,11 +100,9 @@ def learning_rate(config: TrainConfig, step: int, reductions: int = 0) -> float:
         rate = config.learning_rate * (max(1, config.warmup) / step) ** 0.5
     elif config.schedule == "linear":
         rate = config.learning_rate * (config.steps + 1 - step) / (config.steps + 1 - config.warmup)
-    elif config.schedule == "plateau":
-        rate = config.learning_rate * config.plateau_factor**reductions
     else:
         rate = config.learning_rate
-    return max(rate, config.min_learning_rate)
+    return max(rate, min(_LOWEST_RATE, config.learning_rate))
 
 
 class Trainer:
@@ -194,7 +189,7 @@ class Trainer:
             self.processes.sum_gradients(p for learner in learners for p in learner.parameters())
         norm = self._clip()
         if math.isfinite(norm):
-            rate = learning_rate(self.config, progress.step, progress.reductions)
+            rate = learning_rate(self.config, progress.step)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate * group["factor"]
             self.optimizer.step()
@@ -323,7 +318,7 @@ class Trainer:
     def _figures(
         self, progress: Progress, means: Callable[[], dict[str, float | int | None]]
     ) -> dict[str, float | int | None]:
-        rate = learning_rate(self.config, progress.step, progress.reductions)
+        rate = learning_rate(self.config, progress.step)
         return means() | {"rate": rate, "epoch": progress.epoch}
 
     def _report_skipped(self, progress: Progress, update: Update, rows: list[np.ndarray]) -> None:
@@ -339,7 +334,7 @@ class Trainer:
             f"{', '.join(places[:_SHOWN])}{more}"
         )
         logger.warning(message)
-        if progress.skipped >= self.config.max_skipped:
+        if progress.skipped >= _MOST_SKIPPED:
             raise UntoldError(
                 f"{message}; {progress.skipped} such updates in a row: look at these lines, or "
                 "resume with a lower train.learning_rate or train.clip and --allow-changed"

@@ -49,9 +49,9 @@ def make_validator(
         frozen = config.train.freeze_backbone
         measure = auxiliary_loss if frozen else validation_loss
         loss = measure(trained, store, interrupted)
-        if not config.train.validate_bleu:
+        if config.train.best_by != "bleu":
             return Validation(loss)
-        settings = {"beam": config.train.validate_beam, "nbest": 1, "temperature": 0.0}
+        settings = {"beam": 1, "nbest": 1, "temperature": 0.0}
         decode = config.decode.model_copy(update=settings)
         with task("validation BLEU", len(pairs)) as begun:
 
@@ -96,7 +96,7 @@ def auxiliary_loss(
     settings = {"freeze_backbone": True} | exact
     objective = Objective(trained.model, config.model_copy(update=settings))
     total, tokens = 0.0, 0
-    last = config.auxiliary_start + config.auxiliary_warmup + 1
+    last = config.auxiliary_start + 1
     for batch in _batches(trained, store, interrupted):
         total += float(objective(batch, last).total)
         tokens += batch.target_tokens

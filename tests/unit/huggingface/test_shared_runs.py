@@ -29,7 +29,7 @@ DROPPING = ("m2m100", "nllb")  # whole layers, by their default
 def config(root, family, **settings):
     files = {"source": "corpus.src", "target": "corpus.tgt"}
     wanted = {"steps": 4, "warmup": 1, "batch_tokens": 120, "accumulate": 3, "log_every": 1}
-    wanted |= {"save_every": 2, "validate_bleu": False, "best_by": "loss"}
+    wanted |= {"save_every": 2, "best_by": "loss"}
     separator = {"kind": "gdr", "d_capsule": 4, "lexicon": 4}
     model = {"backbone": "huggingface", "separator": separator, **languages(family)}
     values = {"data": {"root": str(root), "train": files}, "model": model}

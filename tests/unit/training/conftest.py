@@ -66,7 +66,7 @@ def shared_run(tmp_path_factory):
 
     def run(out, **settings):
         wanted = {"steps": 6, "log_every": 1, "save_every": 3, "accumulate": 2}
-        wanted |= {"auxiliary_start": 2, "validate_bleu": False, "best_by": "loss"}
+        wanted |= {"auxiliary_start": 2, "best_by": "loss"}
         config = toy_config(
             corpus,
             data={"valid": None},

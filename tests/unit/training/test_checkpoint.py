@@ -64,7 +64,7 @@ def flip_a_bit(path):
 
 
 def test_all_of_it_comes_back(save, trained, optimizer, tmp_path, caplog):
-    save(7, epoch=2, batch=3, tokens=99, best=1.5, best_step=4, reductions=1)
+    save(7, epoch=2, batch=3, tokens=99, best=1.5, best_step=4, stale=1)
     checkpoint = Checkpoints(tmp_path, 9).latest()
     assert (checkpoint.progress.step, checkpoint.progress.batch) == (7, 3)
     assert checkpoint.progress.best == 1.5
@@ -163,7 +163,8 @@ def test_memory_that_does_not_fit_is_refused(save, corpus):
 def test_a_field_that_is_newer_than_a_checkpoint_has_its_default(save, tmp_path):
     directory = save(4, best=2.0)
     document = json.loads((directory / "progress.json").read_text())
-    del document["progress"]["plateau"]
+    del document["progress"]["stale"]
+    document["progress"] |= {"plateau": 1, "reductions": 2}  # of older versions
     contents = {path.name: path.read_bytes() for path in directory.iterdir()}
     del contents["MANIFEST.json"]
     contents["progress.json"] = json.dumps(document).encode()
@@ -171,7 +172,7 @@ def test_a_field_that_is_newer_than_a_checkpoint_has_its_default(save, tmp_path)
         for name, data in contents.items():
             (older / name).write_bytes(data)
     progress = Checkpoints(tmp_path, 9).latest().progress
-    assert (progress.best, progress.plateau) == (2.0, 0)
+    assert (progress.best, progress.stale) == (2.0, 0)
 
 
 def kill_while(write, seconds):

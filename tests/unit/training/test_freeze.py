@@ -122,7 +122,7 @@ def test_the_best_of_a_frozen_run_is_not_chosen_by_its_translations(corpus):
 @pytest.mark.parametrize("frozen", [False, True])
 def test_runs_with_past_and_future_are_resumed_bit_for_bit(plain, start, tmp_path, frozen):
     root, other = plain
-    settings = AUXILIARY | (FROZEN if frozen else {}) | {"steps": 8, "auxiliary_warmup": 6}
+    settings = AUXILIARY | (FROZEN if frozen else {}) | {"steps": 8, "auxiliary_start": 3}
     whole, pieces = tmp_path / "whole", tmp_path / "pieces"
     start(whole, root=root, init=other, **sections(**settings))
     for stop in (2, 5):

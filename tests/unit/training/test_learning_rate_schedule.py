@@ -8,11 +8,11 @@ from untold.config import TrainConfig
 from untold.training.trainer import learning_rate
 
 
-def rate(step, reductions=0, **settings):
-    return learning_rate(TrainConfig(**{"learning_rate": 0.8} | settings), step, reductions)
+def rate(step, **settings):
+    return learning_rate(TrainConfig(**{"learning_rate": 0.8} | settings), step)
 
 
-@pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "plateau", "constant"])
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "constant"])
 def test_warm_up_is_linear_and_reaches_the_peak(schedule):
     rates = [rate(step, schedule=schedule, warmup=100) for step in range(1, 101)]
     assert rates == pytest.approx([0.8 * step / 100 for step in range(1, 101)])
@@ -52,15 +52,3 @@ def test_a_linear_schedule_needs_to_know_its_end():
 
 def test_a_run_that_ends_in_its_warm_up_has_only_that():
     assert rate(3, schedule="linear", warmup=100, steps=3) == pytest.approx(0.8 * 3 / 100)
-
-
-def test_each_reduction_multiplies_by_the_factor():
-    settings = {"schedule": "plateau", "warmup": 10, "plateau_factor": 0.5}
-    assert [rate(50, k, **settings) for k in range(4)] == pytest.approx([0.8, 0.4, 0.2, 0.1])
-    assert rate(5, 2, **settings) == pytest.approx(0.4), "the warm-up is not reduced"
-
-
-def test_the_rate_never_falls_below_the_least():
-    settings = {"schedule": "plateau", "warmup": 0, "min_learning_rate": 0.05}
-    assert rate(50, 30, **settings) == 0.05
-    assert rate(10**9, schedule="inverse_sqrt", warmup=1, min_learning_rate=0.01) == 0.01

@@ -44,15 +44,6 @@ def test_a_lower_loss_is_best_where_losses_count():
     assert not is_best and progress.best == -2.0
 
 
-def test_the_rate_is_reduced_after_each_plateau():
-    settings = {"schedule": "plateau", "plateau_patience": 2}
-    history = follow([5.0, 4.0, 4.0, 4.0, 4.0, 6.0, 1.0, 1.0], **settings)
-    assert [progress.reductions for progress, _ in history] == [0, 0, 1, 1, 2, 2, 2, 3]
-    assert history[4][0].stale == 4, "patience counts on from the best"
-    other = follow([5.0, 4.0, 4.0, 4.0], schedule="constant", plateau_patience=2)
-    assert other[-1][0].reductions == 0
-
-
 def test_a_run_is_over_by_steps_epochs_or_patience():
     assert is_over(Progress(step=10), TrainConfig(steps=10))
     assert not is_over(Progress(step=9), TrainConfig(steps=10))

@@ -9,6 +9,7 @@ from untold.errors import UntoldError
 from untold.interruption import Interrupted
 from untold.models.build import build_model
 from untold.storage.model_directory import TrainedModel
+from untold.training import trainer as module
 from untold.training.distributed import ProcessGroup
 from untold.training.log import NullReporter
 from untold.training.progress import Progress
@@ -84,10 +85,11 @@ def run(trained, folder):
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.25, 4.0])
-def test_the_first_update_of_adam_is_one_rate_long(corpus, tmp_path, factor):
+def test_the_first_update_of_adam_is_one_rate_long(corpus, tmp_path, factor, monkeypatch):
     """Wherever there is a gradient, however small: sign(g) times the rate times the factor."""
     settings = {"steps": 1, "warmup": 0, "schedule": "constant", "learning_rate": 0.01}
-    settings |= {"separator_rate": factor, "clip": 0.0, "epsilon": 1e-30}
+    settings |= {"separator_rate": factor, "clip": 0.0}
+    monkeypatch.setattr(module, "_EPSILON", 1e-30)
     trained = trained_of(corpus, **settings)
     _, moved = run(trained, tmp_path)
     checked = {"backbone": 0, "past_future": 0}

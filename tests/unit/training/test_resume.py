@@ -89,18 +89,36 @@ def test_a_setting_that_is_newer_than_the_checkpoint_is_no_change(start, tmp_pat
 
     def older(config):
         values = settings(config)
-        del values["train"]["max_skipped"]
+        del values["train"]["separator_rate"]
         del values["data"]["max_ratio"]
         return values
 
     monkeypatch.setattr(resume, "_settings", older)
     start(tmp_path, train={"steps": 4})
     monkeypatch.setattr(resume, "_settings", settings)
-    assert "max_skipped" not in (at(tmp_path, 4) / "progress.json").read_text()
+    assert "separator_rate" not in (at(tmp_path, 4) / "progress.json").read_text()
     assert start(tmp_path)[0].progress.step == 12
     monkeypatch.setattr(resume, "_settings", older)
     shutil.rmtree(tmp_path / "checkpoints")
     start(tmp_path, train={"steps": 4})
     monkeypatch.setattr(resume, "_settings", settings)
-    with pytest.raises(UntoldError, match=r"train\.max_skipped: 5 -> 7"):
-        start(tmp_path, train={"max_skipped": 7})
+    with pytest.raises(UntoldError, match=r"train\.separator_rate: 4\.0 -> 7\.0"):
+        start(tmp_path, train={"separator_rate": 7.0})
+
+
+def test_a_run_with_a_setting_that_is_gone_is_told_so(start, tmp_path, monkeypatch):
+    settings = resume._settings
+
+    def older(config):
+        values = settings(config)
+        values["train"] |= {"weight_decay": 0.5, "betas": [0.9, 0.98], "validate_beam": 3}
+        return values
+
+    monkeypatch.setattr(resume, "_settings", older)
+    start(tmp_path, train={"steps": 4})
+    monkeypatch.setattr(resume, "_settings", settings)
+    gone = r"train\.weight_decay: 0\.5 -> 0\.0"
+    with pytest.raises(UntoldError, match=rf"short_spans: 0\.0 -> 0\.6|{gone}") as caught:
+        start(tmp_path)
+    assert "betas" not in str(caught.value) and "validate_beam" not in str(caught.value)
+    assert start(tmp_path, allow_changed=True)[0].progress.step == 12

@@ -224,7 +224,7 @@ def test_a_model_can_start_from_another(straight, start, tmp_path):
 def test_a_warm_start_begins_with_the_other_s_weights(straight, start, tmp_path):
     """With a rate of next to nothing the first update leaves them where they were."""
     root, other = straight
-    rate = {"steps": 1, "learning_rate": 1e-12, "min_learning_rate": 0.0, "warmup": 0}
+    rate = {"steps": 1, "learning_rate": 1e-12, "warmup": 0}
     start(tmp_path, root=root, init=at(other, 12), train=rate)
     found, expected = weights(at(tmp_path, 1)), weights(at(other, 12))
     for name, tensor in expected.items():

@@ -42,9 +42,9 @@ def test_the_loss_is_the_mean_over_tokens_of_the_definition(prepared):
 
 
 def test_bleu_is_that_of_the_translations(prepared):
-    trained, data = prepared(train={"validate_beam": 3}, decode={"max_length": 5, "beam": 1})
+    trained, data = prepared(decode={"max_length": 5, "beam": 3})
     validation = make_validator(trained, data.valid, data.valid_pairs)()
-    translator = Translator([trained]).with_decoding(beam=3)
+    translator = Translator([trained]).with_decoding(beam=1)
     texts = [each.text for each in translator.translate([source for source, _ in data.valid_pairs])]
     (score,) = corpus_scores(
         texts, [target for _, target in data.valid_pairs], ["bleu"], tokenize="none"
@@ -63,8 +63,8 @@ def test_nothing_is_drawn_even_where_decoding_samples(prepared):
     assert make_validator(greedy, data.valid, data.valid_pairs)() == first
 
 
-def test_bleu_can_be_left_out(prepared, monkeypatch):
-    trained, data = prepared(train={"validate_bleu": False, "best_by": "loss"})
+def test_bleu_is_left_out_where_the_loss_chooses(prepared, monkeypatch):
+    trained, data = prepared(train={"best_by": "loss"})
     monkeypatch.setattr(Translator, "translate", lambda *_: pytest.fail("translated"))
     validation = make_validator(trained, data.valid, data.valid_pairs)()
     assert validation.bleu is None
@@ -90,14 +90,13 @@ def test_a_lower_cased_corpus_has_lower_cased_references(prepared, monkeypatch):
 
 
 def test_the_loss_of_a_frozen_model_is_that_of_all_its_bags(prepared):
-    """Per token, at full weights, whatever training leaves out or ramps up; no number is drawn."""
+    """Per token, at full weights, whatever training leaves out or puts off; no number is drawn."""
     weights = {"bow_weight": 0.5, "bca_weight": 0.25, "freeze_backbone": True, "best_by": "loss"}
     less = {
         "bow_share": 0.3,
         "vocabulary_share": 0.3,
         "counterfactual": 1.0,
         "auxiliary_start": 7,
-        "auxiliary_warmup": 9,
     }
     trained, data = prepared(
         train=weights | less, model={"separator": {"kind": "gdr", "d_capsule": 3}}

@@ -93,7 +93,7 @@ class WordPredictionLoss(Loss):
         return model.word_prediction is not None
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:
-        """Computes the future bags of all steps, or of the first step alone."""
+        """Computes the future bags of all steps."""
         config, labels, steps = context.config, context.batch.labels, context.batch.target_mask
         head = context.model.word_prediction
         assert head is not None
@@ -102,8 +102,6 @@ class WordPredictionLoss(Loss):
         vocabulary = BagVocabulary(sample, rows)
         words = TargetWords(labels, steps, labels, steps)
         _, future = vocabulary.bags(words, config.bow_window)
-        if config.word_prediction_steps == "first":
-            steps = steps & (torch.arange(steps.shape[1], device=steps.device) == 0)
         return mean_bag_loss([(context.outputs.states, head, future)], steps, vocabulary, config)
 
 
@@ -113,9 +111,9 @@ class PastLayerLoss(Loss):
     name = "past"
     trains_backbone = True
 
-    def weight(self, config: TrainConfig) -> float:
-        """Returns train.past_layer_weight."""
-        return config.past_layer_weight
+    def weight(self, config: TrainConfig) -> float:  # noqa: ARG002
+        """Returns one."""
+        return 1.0
 
     def applies(self, model: Seq2Seq, config: TrainConfig) -> bool:  # noqa: ARG002
         """Tells whether the backbone has past and future layers."""
@@ -133,10 +131,6 @@ class FutureLayerLoss(PastLayerLoss):
     """Trains the future layer in the same way."""
 
     name = "future"
-
-    def weight(self, config: TrainConfig) -> float:
-        """Returns train.future_layer_weight."""
-        return config.future_layer_weight
 
 
 def _layer_guesses(context: LossContext) -> dict[str, Float[Tensor, "b t o"]]:

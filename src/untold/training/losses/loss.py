@@ -24,6 +24,7 @@ from untold.models.past_future import PastFuture, Separated
 from untold.models.seq2seq import Outputs, Seq2Seq
 
 _SHORT = 3  # words of a short span at most
+SHORT_SPANS = 0.6  # the share of such spans
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class LossContext:
     @cached_property
     def damped_embedding(self) -> Float[Tensor, "v d"]:
         """The output embedding as the heads of the capsules see it: it gets a share of their
-        gradient (model.separator.backbone_gradient)."""
+        gradient (SeparatorConfig.backbone_gradient)."""
         return self.past_future.damp(self.model.output_embedding())
 
     @cached_property
@@ -137,7 +138,7 @@ class LossContext:
         config = self.config
         # Processes that share a model must all read a sentence again, or none of them.
         cut = delete_spans(
-            self.batch, config.counterfactual, config.short_spans, at_least_one=config.shard
+            self.batch, config.counterfactual, SHORT_SPANS, at_least_one=config.shard
         )
         if cut is None:
             return None
@@ -156,7 +157,7 @@ class Loss(ABC):
     """One term of the objective. All values are sums over the sentences of a batch."""
 
     name: ClassVar[str]  # its column in the log, and its name in the registry
-    auxiliary: ClassVar[bool] = True  # train.auxiliary_start and auxiliary_warmup delay it
+    auxiliary: ClassVar[bool] = True  # train.auxiliary_start delays it
     trains_backbone: ClassVar[bool] = False  # train.freeze_backbone leaves it out
     counterfactual: ClassVar[bool] = False  # of `outputs` it reads the source alone
 

@@ -98,7 +98,7 @@ class Objective:
 
     def _add_up(self, losses: Sequence[tuple[Loss, float]], context: LossContext) -> Losses:
         total = torch.zeros((), device=context.batch.labels.device)
-        parts, ramp = {}, auxiliary_ramp(self.config, context.step)
+        parts, ramp = {}, auxiliary_factor(self.config, context.step)
         for loss, weight in losses:
             scale = ramp * weight if loss.auxiliary else weight
             value = loss.value(context) if scale else None
@@ -123,12 +123,9 @@ def _backward(total: Float[Tensor, ""]) -> None:
         total.backward()
 
 
-def auxiliary_ramp(config: TrainConfig, step: int) -> float:
-    """Returns the factor, from 0 to 1, of all auxiliary losses at an update (from 1)."""
-    since = step - config.auxiliary_start
-    if since <= 0:
-        return 0.0
-    return min(1.0, since / config.auxiliary_warmup) if config.auxiliary_warmup else 1.0
+def auxiliary_factor(config: TrainConfig, step: int) -> float:
+    """Returns the factor, 0 or 1, of all auxiliary losses at an update (from 1)."""
+    return float(step > config.auxiliary_start)
 
 
 def check_loss_names(config: TrainConfig) -> None:

@@ -1,8 +1,4 @@
-"""The grader: draws translations of a batch, grades them, and scores them under the model.
-
-The losses of sequence-level training: the estimator's, the critic's, the discriminator's.
-
-The objective of sequence-level training, in place of the plain one.
+"""The objective of sequence-level training, in place of the plain one: grader and losses.
 
     (1 - mix) * the losses on the reference  +  mix * the estimator's loss  +  the judges' losses
 
@@ -36,6 +32,8 @@ from untold.training.sequence.estimators import (
     value_loss,
 )
 from untold.training.sequence.samples import Reward, Samples, draw_greedy, draw_samples, make_reward
+
+_JUDGE_WIDTH = 64  # of critic and discriminator
 
 
 class Grader:
@@ -104,8 +102,8 @@ class Grader:
 
     def greedy_grades(self, context: LossContext) -> Float[Tensor, " b"]:
         """Grades the greedy translation of each sentence."""
-        config, batch = context.config.sequence, context.batch
-        samples = draw_greedy(context.model, batch, config, self.longest)
+        batch = context.batch
+        samples = draw_greedy(context.model, batch, self.longest)
         if self.discriminator is None:
             return self._rewards(samples, batch)
         return self._estimates(samples, batch)
@@ -152,7 +150,7 @@ class CriticLoss(Loss):
         self.critic = critic
 
     def weight(self, config: TrainConfig) -> float:  # noqa: ARG002
-        """Returns one: train.sequence.judge_rate scales its learning rate."""
+        """Returns one: only the judges learn from it."""
         return 1.0
 
     def value(self, context: LossContext) -> Float[Tensor, ""] | None:
@@ -213,7 +211,7 @@ class DiscriminatorLoss(Loss):
         self.grader = grader
 
     def weight(self, config: TrainConfig) -> float:  # noqa: ARG002
-        """Returns one: train.sequence.judge_rate scales its learning rate."""
+        """Returns one: only the judges learn from it."""
         return 1.0
 
     def value(self, context: LossContext) -> Float[Tensor, ""]:
@@ -243,11 +241,11 @@ class SequenceObjective(Objective):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
             if config.kind == "actor_critic":
-                critic = Critic(trained.model.backbone.widths.state, config.d_judge)
+                critic = Critic(trained.model.backbone.widths.state, _JUDGE_WIDTH)
             if config.discriminator:
                 source, target = tokenizers.special_ids
                 padding = (source.pad, target.pad)
-                discriminator = Discriminator(tokenizers.sizes, padding, config.d_judge)
+                discriminator = Discriminator(tokenizers.sizes, padding, _JUDGE_WIDTH)
         reward = reward or make_reward(config, data.bleu_tokenize)
         self.grader = Grader(tokenizers, reward, discriminator, data.max_tokens)
         self.judge_losses: list[Loss] = []

@@ -1,9 +1,8 @@
-"""Samplers: the translations that a model learns from are samples, n-best lists, references.
+"""Samples, which the model learns from with or without the references, and their rewards.
 
 The search runs in evaluation mode and without gradients. The samples depend on torch's generator,
 from which one number is taken, and on the indices of the sentences.
-
-Rewards: functions that grade translations, from 0 to 1 each.
+Rewards are functions that grade translations, from 0 to 1 each.
 """
 
 import importlib
@@ -27,6 +26,8 @@ from untold.errors import UntoldError
 from untold.metrics.base import MetricOptions, SentenceMetric, make_metric
 from untold.models.seq2seq import Seq2Seq
 
+_MOST_RATIO = 2.0  # a sample has at most this many times the tokens of its source, and 10 more
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -41,16 +42,12 @@ class Samples:
 
 
 def draw_samples(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: int) -> Samples:
-    """Draws translations by the sampler of the settings, with at most `longest` tokens each.
+    """Draws translations of the model at random, with at most `longest` tokens each.
 
     Minimum risk training learns from sets: for it no translation of a sentence occurs twice.
     """
-    settings = {"max_length": longest + 1, "max_ratio": config.max_ratio, "nbest": config.samples}
-    if config.sampler == "nbest":
-        settings |= {"beam": config.samples}
-    else:
-        seed = int(torch.randint(1 << 31, ()))
-        settings |= {"temperature": config.temperature, "seed": seed}
+    settings = {"max_length": longest + 1, "max_ratio": _MOST_RATIO, "nbest": config.samples}
+    settings |= {"temperature": 1.0, "seed": int(torch.randint(1 << 31, ()))}
     found = _search(model, batch, DecodeConfig.model_validate(settings))
     own = [[(each.tokens, each.finished) for each in hypotheses] for hypotheses in found]
     if config.reference:
@@ -60,9 +57,9 @@ def draw_samples(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: 
     return collect(own, batch.special, batch.source.device)
 
 
-def draw_greedy(model: Seq2Seq, batch: Batch, config: SequenceConfig, longest: int) -> Samples:
+def draw_greedy(model: Seq2Seq, batch: Batch, longest: int) -> Samples:
     """Takes the likeliest token at each step; self-critical training compares samples with it."""
-    settings = {"max_length": longest + 1, "max_ratio": config.max_ratio, "beam": 1}
+    settings = {"max_length": longest + 1, "max_ratio": _MOST_RATIO, "beam": 1}
     found = _search(model, batch, DecodeConfig.model_validate(settings))
     own = [[(hypotheses[0].tokens, hypotheses[0].finished)] for hypotheses in found]
     return collect(own, batch.special, batch.source.device)

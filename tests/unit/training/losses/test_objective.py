@@ -17,8 +17,8 @@ from untold.training.losses import bag_of_words, cross_entropy, loss
 from untold.training.losses import links as ends_loss
 from untold.training.losses import links as link_loss
 from untold.training.losses.cross_entropy import label_smoothed_cross_entropy
-from untold.training.losses.loss import delete_spans
-from untold.training.losses.objective import auxiliary_ramp
+from untold.training.losses.loss import SHORT_SPANS, delete_spans
+from untold.training.losses.objective import auxiliary_factor
 
 BATCH = toy_batch([(4, 6), (1, 0), (3, 5)])
 WINDOWS = {
@@ -193,7 +193,7 @@ def plain_counterfactual(model, cut):
 def test_counterfactual_futures_are_the_truth_after_a_gap(seed):
     model = model_of()
     torch.manual_seed(seed)
-    cut = delete_spans(BATCH, 1.0, TrainConfig().short_spans)
+    cut = delete_spans(BATCH, 1.0, SHORT_SPANS)
     torch.manual_seed(seed)
     found = compute_losses(model, BATCH, alone(bow_weight=0.7, counterfactual=1.0), 1)
     expected = plain_counterfactual(model, cut)
@@ -259,7 +259,7 @@ def test_a_loss_without_weight_is_not_computed(zero, functions, monkeypatch):
         monkeypatch.setattr(module, name, refuse)
     config = everything(**zero)
     losses = compute_losses(model_of(), BATCH, config, 1)
-    ramp = auxiliary_ramp(config, 1)
+    ramp = auxiliary_factor(config, 1)
     assert losses.parts.keys() == (
         set(log_columns(model_of(), config)) if ramp else {"loss", "nll"}
     )
@@ -314,30 +314,12 @@ def test_the_total_is_the_weighted_sum_of_its_parts(name):
 
 
 @pytest.mark.parametrize(
-    ("start", "warmup", "expected"),
-    [
-        (0, 0, [1, 1, 1, 1, 1, 1, 1, 1]),
-        (3, 0, [0, 0, 0, 1, 1, 1, 1, 1]),
-        (0, 4, [0.25, 0.5, 0.75, 1, 1, 1, 1, 1]),
-        (2, 4, [0, 0, 0.25, 0.5, 0.75, 1, 1, 1]),
-    ],
+    ("start", "expected"),
+    [(0, [1, 1, 1, 1, 1, 1, 1, 1]), (3, [0, 0, 0, 1, 1, 1, 1, 1])],
 )
-def test_the_ramp(start, warmup, expected):
-    config = settings(auxiliary_start=start, auxiliary_warmup=warmup)
-    assert [auxiliary_ramp(config, step) for step in range(1, 9)] == expected
-
-
-def test_the_ramp_scales_the_auxiliary_losses_alone():
-    model, values = model_of(), []
-    for step in (2, 3, 4, 6):
-        torch.manual_seed(1)
-        values.append(
-            compute_losses(model, BATCH, everything(auxiliary_start=2, auxiliary_warmup=4), step)
-        )
-    nothing, first, second, full = (float(losses.total.detach()) for losses in values)
-    assert first - nothing == pytest.approx((full - nothing) / 4)
-    assert second - nothing == pytest.approx((full - nothing) / 2)
-    assert torch.equal(values[1].parts["bow"], values[3].parts["bow"]), "figures are without it"
+def test_auxiliary_losses_begin_after_their_start(start, expected):
+    config = settings(auxiliary_start=start)
+    assert [auxiliary_factor(config, step) for step in range(1, 9)] == expected
 
 
 @pytest.mark.parametrize("name", SEPARATORS)

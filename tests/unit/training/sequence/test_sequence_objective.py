@@ -16,7 +16,6 @@ KINDS = {
     "none": {"kind": "reinforce", "baseline": "none"},
     "self_critical": {"kind": "reinforce", "baseline": "self_critical"},
     "mrt": {"kind": "mrt", "reference": True, "alpha": 0.3},
-    "nbest": {"kind": "mrt", "sampler": "nbest", "alpha": 0.3},
     "actor_critic": {"kind": "actor_critic"},
     "discriminator": {"kind": "reinforce", "discriminator": True},
 }
@@ -88,12 +87,12 @@ def plain_try(trained, goal, batch, row, labels, tokens):
 def plain_loss(name, trained, goal, batch):
     """The estimator's formula, in loops."""
     total = torch.zeros(())
-    greedy = draw_greedy(trained.model, batch, goal.config.sequence, goal.grader.longest).tokens
+    greedy = draw_greedy(trained.model, batch, goal.grader.longest).tokens
     for row, tries in enumerate(plain_tries(trained, goal, batch)):
         log_ps = [log_p.sum() for log_p, *_ in tries]
         rewards = [reward for _, reward, _ in tries]
         k = len(tries)
-        if name in ("mrt", "nbest"):
+        if name == "mrt":
             powers = torch.stack([0.3 * each for each in log_ps]).softmax(0)
             total = total + sum(q * (1 - r) for q, r in zip(powers, rewards, strict=True))
             continue

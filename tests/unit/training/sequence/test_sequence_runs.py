@@ -22,7 +22,7 @@ from untold.training.sequence.objective import SequenceObjective
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 
 STEPS = {"steps": 3, "save_every": 3, "log_every": 1, "batch_tokens": 30}
-STEPS |= {"validate_every": 99, "validate_bleu": False, "best_by": "loss"}
+STEPS |= {"validate_every": 99, "best_by": "loss"}
 SHORT = {"max_tokens": 10}
 KINDS = {
     "reinforce": {"kind": "reinforce", "reward": "gleu", "baseline": "self_critical"},
@@ -105,9 +105,9 @@ def test_a_checkpoint_without_the_judges_is_refused_by_name(start, tmp_path):
         start(tmp_path, allow_changed=True, **sections(kind="actor_critic"))
 
 
-def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_path, monkeypatch):
+def test_judges_have_their_own_group_and_everyone_s_gradients(start, corpus, tmp_path):
     """All processes add up what judges are to learn, as they do for the model."""
-    start(tmp_path, **sections(**KINDS["actor_critic"] | {"judge_rate": 0.5}))
+    start(tmp_path, **sections(**KINDS["actor_critic"]))
     trained = load_model(tmp_path)
     goal = SequenceObjective(trained)
     summed = []
@@ -127,7 +127,7 @@ def test_judges_have_their_own_rate_and_everyone_s_gradients(start, corpus, tmp_
     learning = [*trained.model.parameters(), *goal.judges.parameters()]
     assert list(map(id, summed)) == list(map(id, learning)) != []
     groups = make_optimizer(trained, goal).param_groups
-    assert [(group["factor"], "judges" in group) for group in groups] == [(1.0, False), (0.5, True)]
+    assert [(group["factor"], "judges" in group) for group in groups] == [(1.0, False), (1.0, True)]
 
 
 def test_a_run_can_start_from_a_plain_one(start, corpus, tmp_path):
