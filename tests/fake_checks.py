@@ -53,12 +53,6 @@ def _read_segments(path: Path, options: ReadOptions) -> Iterator[Segment | Damag
             yield _segment(str(path), number, texts[::-1] if swapped else texts, name)
 
 
-def _read_two_files(source: Path, target: Path) -> Iterator[Segment | Damage]:
-    sides = [path.read_text(encoding="utf-8").split("\n")[:-1] for path in (source, target)]
-    for number, texts in enumerate(zip(*sides, strict=True), start=1):
-        yield _segment(str(target), number, texts)
-
-
 def _segment(file: str, line: int, texts: Iterable[str], name: str = "") -> Segment:
     source, target = texts
     why = "" if source.strip() and target.strip() else "empty"
@@ -86,7 +80,6 @@ def install_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the commands read as above, but judge in earnest."""
     for module in _checking_modules():
         monkeypatch.setattr(module, "read_segments", _read_segments)
-        monkeypatch.setattr(module, "read_two_files", _read_two_files)
 
 
 def _checking_modules() -> list[ModuleType]:

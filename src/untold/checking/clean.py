@@ -1,16 +1,13 @@
-"""Drops pairs of a corpus: scores all of them, chooses, and copies the lines that are kept.
-
-Scores wait in a temporary file, so that memory does not grow with the text.
-"""
+"""Drops pairs of a corpus: scores all of them, chooses, and copies the lines that are kept."""
 
 import gzip
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import gettempdir
 from typing import BinaryIO
 
 import numpy as np
@@ -19,17 +16,16 @@ from untold.checking.checker import CheckedSegment, check_segments
 from untold.checking.formats import read_segments, read_two_files
 from untold.checking.run import read_columns
 from untold.checking.segments import Damage, ReadOptions, Segment
-from untold.corpus.text import count_lines, open_bytes
+from untold.corpus.text import open_bytes
 from untold.errors import UntoldError
-from untold.files import new_file, remove_litter, scratch_directory, writing
+from untold.files import new_file
 from untold.progress_bar import task
 from untold.storage.model_directory import TrainedModel
 
 _TABLES = (".tsv", ".jsonl")
 _DAMAGES_SHOWN = 10
 # A judged pair has two probabilities, one that was not judged has NaN, a damaged one infinity.
-_SCORE = np.dtype([("line", "<i8"), ("omission", "<f8"), ("addition", "<f8")])
-_UNCHECKED, _DAMAGED = float("nan"), float("inf")
+_UNCHECKED, _DAMAGED = math.nan, math.inf
 
 
 @dataclass(frozen=True)
@@ -40,17 +36,24 @@ class CorpusFiles:
     outputs: tuple[Path, ...]
     columns: tuple[str, str] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuses an output that is the corpus itself, or the same as the other output."""
+        for number, path in enumerate(self.outputs):
+            others = (*self.inputs, *self.outputs[:number])
+            if path.absolute() in {other.absolute() for other in others}:
+                raise UntoldError(f"{path}: is another file of this command: choose another name")
+
     @classmethod
     def of_texts(
         cls, texts: tuple[Path | None, Path | None], outs: tuple[Path | None, Path | None]
     ) -> "CorpusFiles":
         """Takes two plain texts."""
-        inputs, outputs = ([path for path in each if path is not None] for each in (texts, outs))
-        if len(inputs) != 2:
+        if None in texts:
             raise UntoldError("no whole corpus: give --source and --target, or --table")
-        if len(outputs) != 2:
+        if None in outs:
             raise UntoldError("nowhere to write to: give --out-source and --out-target")
-        return cls(*_refuse_same(tuple(inputs), tuple(outputs)))
+        inputs, outputs = (tuple(path for path in side if path) for side in (texts, outs))
+        return cls(inputs, outputs)
 
     @classmethod
     def of_table(cls, table: Path, out: Path | None, columns: str | None) -> "CorpusFiles":
@@ -62,17 +65,7 @@ class CorpusFiles:
             raise UntoldError(f"{table}: a table here is {' or '.join(_TABLES)}, also with .gz")
         if _suffix(out) != suffix:
             raise UntoldError(f"{out}: gets lines of {table}: choose a name that ends in {suffix}")
-        names = None if columns is None else read_columns(columns)
-        return cls(*_refuse_same((table,), (out,)), names)
-
-    def check_lengths(self) -> None:
-        """Refuses texts of unequal lengths: from some line on they would not belong together."""
-        counts = [count_lines(path) for path in self.inputs]
-        if len(set(counts)) > 1:
-            raise UntoldError(
-                f"{self.inputs[0]} has {counts[0]} lines and {self.inputs[1]} has {counts[1]}: "
-                "line by line they must belong together"
-            )
+        return cls((table,), (out,), None if columns is None else read_columns(columns))
 
     def segments(self) -> Iterator[Segment | Damage]:
         """Yields a segment or a damage for each pair."""
@@ -97,16 +90,15 @@ class Cleaned:
     kept: int = 0
     dropped: int = 0
     unchecked: Counter[str] = field(default_factory=Counter)  # by reason
-    keeps_unchecked: bool = True
     damages: list[Damage] = field(default_factory=list)  # the first ones
     damaged: int = 0  # places; a pair may have two, and is dropped
 
-    def summary(self) -> str:
+    def summary(self, rule: KeepRule) -> str:
         """Words the counts in one line."""
         parts = [f"pairs kept: {self.kept:,}", f"dropped: {self.dropped:,}"]
         if self.unchecked:
             reasons = ", ".join(f"{name} {n:,}" for name, n in sorted(self.unchecked.items()))
-            fate = "kept" if self.keeps_unchecked else "dropped"
+            fate = "kept" if rule.keeps_unchecked else "dropped"
             parts.append(f"of the {fate}, unchecked: {self.unchecked.total():,} ({reasons})")
         if self.damaged:
             parts.append(f"damaged places: {self.damaged:,}")
@@ -120,12 +112,10 @@ class Cleaned:
             yield f"damaged places that are not listed: {self.damaged - len(self.damages):,}"
 
 
-def choose_pairs(scores: np.ndarray, rule: KeepRule) -> np.ndarray:
-    """Returns for each score if its pair stays; of equal ones the earlier pairs stay first."""
-    worst = np.maximum(scores["omission"], scores["addition"])
-    unchecked = np.isnan(worst)
+def choose_pairs(worst: np.ndarray, rule: KeepRule) -> np.ndarray:
+    """Tells which pairs stay by the worse of their two probabilities; of equal ones the earlier."""
     judged = np.flatnonzero(np.isfinite(worst))
-    stays = unchecked & rule.keeps_unchecked
+    stays = np.isnan(worst) & rule.keeps_unchecked
     if rule.share is not None:
         best = judged[np.argsort(worst[judged], kind="stable")]
         stays[best[: round(rule.share * len(best))]] = True
@@ -138,33 +128,23 @@ def clean_corpus(
     trained: TrainedModel, corpus: CorpusFiles, rule: KeepRule, scores: Path | None
 ) -> Cleaned:
     """Scores a corpus and writes what stays of it; every output is whole or absent."""
-    out = corpus.outputs[0]
-    is_device = out.exists() and not out.is_file()
-    beside = Path(gettempdir(), "clean") if is_device else out
-    remove_litter(beside.absolute().parent)
-    cleaned = Cleaned(keeps_unchecked=rule.keeps_unchecked)
-    with scratch_directory(beside) as folder:
-        with writing(out):
-            _score(trained, corpus, folder / "scores", cleaned)
-        found = np.fromfile(folder / "scores", _SCORE)
+    cleaned, numbers = Cleaned(), array("d")
+    with task("checking") as bar:
+        for item in check_segments(trained, corpus.segments()):
+            numbers.extend(_score(item, cleaned))
+            bar.advance()
+    rows = np.array(numbers).reshape(-1, 3)
     # Where both sides of a pair are damaged, both are told, but it is one pair.
-    found = found[np.unique(found["line"], return_index=True)[1]]
-    stays = choose_pairs(found, rule)
+    rows = rows[np.unique(rows[:, 0], return_index=True)[1]]
+    stays = choose_pairs(rows[:, 1:].max(1), rule)
     cleaned.kept, cleaned.dropped = int(stays.sum()), int((~stays).sum())
     if scores is not None:
-        _write_scores(scores, found)
-    _copy_lines(corpus, found["line"][~stays])
+        _write_scores(scores, rows)
+    _copy_lines(corpus, rows[~stays, 0])
     return cleaned
 
 
-def _score(trained: TrainedModel, corpus: CorpusFiles, path: Path, cleaned: Cleaned) -> None:
-    with open(path, "wb") as file, task("checking") as begun:
-        for item in check_segments(trained, corpus.segments()):
-            file.write(np.array(_row(item, cleaned), _SCORE).tobytes())
-            begun.advance()
-
-
-def _row(item: CheckedSegment | Segment | Damage, cleaned: Cleaned) -> tuple[int, float, float]:
+def _score(item: CheckedSegment | Segment | Damage, cleaned: Cleaned) -> tuple[float, float, float]:
     """Returns line, omission and addition of a pair, and counts it unless it was judged."""
     if isinstance(item, CheckedSegment):
         return item.segment.line, item.source.any, item.target.any
@@ -177,28 +157,28 @@ def _row(item: CheckedSegment | Segment | Damage, cleaned: Cleaned) -> tuple[int
     return item.line, _DAMAGED, _DAMAGED
 
 
-def _write_scores(path: Path, scores: np.ndarray) -> None:
+def _write_scores(path: Path, rows: np.ndarray) -> None:
     with new_file(path) as file:
-        for line, omission, addition in scores.tolist():
+        for line, omission, addition in rows.tolist():
             judged = math.isfinite(omission)
-            row = f"{omission:.6f}\t{addition:.6f}" if judged else "-\t-"
-            file.write(f"{line}\t{row}\n".encode())
+            figures = f"{omission:.6f}\t{addition:.6f}" if judged else "-\t-"
+            file.write(f"{line:.0f}\t{figures}\n".encode())
 
 
 def _copy_lines(corpus: CorpusFiles, dropped: np.ndarray) -> None:
     """Copies all other lines byte for byte, also a header; the outputs appear together."""
     with ExitStack() as stack:
         for source, out in zip(corpus.inputs, corpus.outputs, strict=True):
-            with open_bytes(source) as file, task(f"writing {out}") as begun:
-                kept = stack.enter_context(_new_text(out))
+            with open_bytes(source) as file, task(f"writing {out}") as bar:
+                copy = stack.enter_context(_new_text(out))
                 skipped = iter(dropped.tolist())
                 skip = next(skipped, None)
                 for number, line in enumerate(file, start=1):
                     if number == skip:
                         skip = next(skipped, None)
                     else:
-                        kept.write(line)
-                    begun.advance()
+                        copy.write(line)
+                    bar.advance()
 
 
 @contextmanager
@@ -214,15 +194,3 @@ def _new_text(path: Path) -> Iterator[BinaryIO | gzip.GzipFile]:
 
 def _suffix(path: Path) -> str:
     return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-
-
-def _refuse_same(
-    inputs: tuple[Path, ...], outputs: tuple[Path, ...]
-) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Refuses an output that is the corpus itself, or the same as the other output."""
-    seen = {path.absolute() for path in inputs}
-    for path in outputs:
-        if path.absolute() in seen:
-            raise UntoldError(f"{path}: is another file of this command: choose another name")
-        seen.add(path.absolute())
-    return inputs, outputs

@@ -63,11 +63,10 @@ def clean(
         check_output(path)
     if scores is not None and scores in (*corpus.inputs, *corpus.outputs):
         raise UntoldError(f"{scores}: is another file of this command: choose another --scores")
-    corpus.check_lengths()
     say_outputs_if_stopped(*outputs)
     trained = load_trained(model)
     rule = KeepRule(keep, least, not drop_unchecked)
     cleaned = clean_corpus(trained, corpus, rule, scores)
     for line in cleaned.first_damages():
         print_notice(line)
-    print(f"{corpus.outputs[0]}: {cleaned.summary()}")
+    print(f"{corpus.outputs[0]}: {cleaned.summary(rule)}")
