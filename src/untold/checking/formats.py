@@ -91,11 +91,11 @@ def read_two_files(source: Path, target: Path) -> Iterator[Segment | Damage]:
             "line by line they must translate each other"
         )
     # The counts are equal, and strict=True would only add an exception of another type.
-    for one, other in zip(_texts(source), _texts(target), strict=False):
-        if isinstance(one, Damage) or isinstance(other, Damage):
-            yield from (side for side in (one, other) if isinstance(side, Damage))
+    for left, right in zip(_texts(source), _texts(target), strict=False):
+        if isinstance(left, Damage) or isinstance(right, Damage):
+            yield from (side for side in (left, right) if isinstance(side, Damage))
         else:
-            yield _segment((str(target), other[0]), one[1], other[1], "")
+            yield _segment((str(target), right[0]), left[1], right[1], "")
 
 
 def _segment(place: tuple[str, int], source: str, target: str, note: str) -> Segment:
@@ -118,7 +118,7 @@ def _positions(
     """Finds source, target and the column of ignore notes; True if the line is a header."""
     if columns is None and not all(title in first for title in _NAMES):
         return (0, 1, None), False
-    if columns and all(re.fullmatch("[0-9]{1,9}", each) and int(each) for each in columns):
+    if columns and all(re.fullmatch("[0-9]{1,9}", name) and int(name) for name in columns):
         return (int(columns[0]) - 1, int(columns[1]) - 1, None), False
     wanted = columns or _NAMES
     missing = [title for title in wanted if title not in first]

@@ -125,14 +125,14 @@ def _gui_step(sides: tuple[str, ...]) -> tuple[str, ...]:
     return source, target
 
 
-def _replace(found: re.Match[str]) -> str:
-    if found["path"] is not None:
-        return found[0]
-    if found["percent"] is not None:
+def _replace(match: re.Match[str]) -> str:
+    if match["path"] is not None:
+        return match[0]
+    if match["percent"] is not None:
         return "%"
-    if found["blank"] is not None:
+    if match["blank"] is not None:
         return _BLANK
-    return _GONE if found["entity"] is None else _character(found["entity"])
+    return _GONE if match["entity"] is None else _character(match["entity"])
 
 
 def _character(entity: str) -> str:

@@ -23,7 +23,7 @@ from untold.checking.segments import (
 from untold.errors import one_line, shorten
 
 _LARGEST = 64 << 20  # bytes; polib holds a catalogue in memory, at ten times its size
-_CHARSET = re.compile(rb"Content-Type:.*?charset=([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(rb"Content-Type:.*?charset=(?!CHARSET\b)([\w.:-]+)", re.IGNORECASE)
 _STRING = re.compile(
     r'(?:(msgctxt|msgid|msgid_plural|msgstr)(?:\s|\[([0-9])\]))?\s*"(?:[^"\\]++|\\.)*+"'
 )
@@ -84,13 +84,13 @@ def _decode(contents: list[bytes]) -> list[str]:
     """Decodes lines by the charset of the header; comments may hold bytes of another one."""
     data = b"\n".join(contents)
     header = data.partition(b"msgstr")[2].partition(b"\nmsgid")[0]
-    found = _CHARSET.search(header)
+    declared = _CHARSET.search(header)
     # Templates say CHARSET until somebody fills in the real one.
-    charset = found[1].decode("ascii") if found and found[1] != b"CHARSET" else "utf-8"
+    charset = declared[1].decode("ascii") if declared else "utf-8"
     try:
         b"a".decode(charset)  # refuses codecs that do not give text
     except (LookupError, UnicodeError, ValueError):
-        line = data[: data.find(found[0] if found else b"")].count(b"\n") + 1
+        line = data[: data.find(declared[0] if declared else b"")].count(b"\n") + 1
         raise Damaged(line, f"unknown charset {shorten(charset)}: mend the header") from None
     lines = []
     for number, content in enumerate(contents, start=1):

@@ -81,8 +81,8 @@ def ignored_kinds(comment: str) -> frozenset[FindingKind]:
     """Reads `untold: ignore`, alone or with the kind that it switches off, on lines of its own."""
     kinds: frozenset[FindingKind] = frozenset()
     for line in comment.split("\n"):
-        if found := _IGNORE.fullmatch(line.strip()):
-            kinds |= _KINDS[(found[1] or "").lower()]
+        if note := _IGNORE.fullmatch(line.strip()):
+            kinds |= _KINDS[(note[1] or "").lower()]
     return kinds
 
 

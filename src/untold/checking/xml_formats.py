@@ -191,7 +191,7 @@ class _Languages:
     source: str | None = None
     seen: dict[str, None] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)  # that could be the target
-    found: set[str | None] = field(default_factory=set)  # chosen ones that occurred
+    met: set[str | None] = field(default_factory=set)  # chosen ones that occurred
 
     def choose(self, variants: dict[str, Any], declared: str) -> tuple[Any, Any]:
         """Returns the variants of source and target; None if the unit has none."""
@@ -205,15 +205,15 @@ class _Languages:
         target = _best(variants, self.options.target_language)
         if self.options.target_language is None and source is not None:
             target = self._other([language for language in variants if language != source])
-        self.found |= {self.source} if source is not None else set()
-        self.found |= {self.options.target_language} if target is not None else set()
+        self.met |= {self.source} if source is not None else set()
+        self.met |= {self.options.target_language} if target is not None else set()
         return variants.get(source or ""), variants.get(target or "")
 
     def check(self) -> None:
         """Refuses a language that never occurred."""
         there = ", ".join(shorten(language) for language in self.seen)
         for side, wanted in ("source", self.source), ("target", self.options.target_language):
-            if self.seen and wanted is not None and wanted not in self.found:
+            if self.seen and wanted is not None and wanted not in self.met:
                 raise UntoldError(
                     f"{self.file}: no text in the {side} language {shorten(wanted)}; there are "
                     f"{there}: {_CHOOSE}"
@@ -261,7 +261,7 @@ def _tuv_text(variant: Any) -> str:
 def _inherited(element: Any, *names: str) -> str:
     """Returns the first value that the element, or else the innermost one around it, has."""
     around = (element, *element.iterancestors())
-    values = (each.get(name) for each in around for name in names)
+    values = (holder.get(name) for holder in around for name in names)
     return next((value for value in values if value), "")
 
 
@@ -273,7 +273,7 @@ def _xliff_segments(unit: Any, file: str) -> Iterator[Segment]:
         source, target = (next(iter(_children(part, name)), None) for name in ("source", "target"))
         yield Segment(
             file,
-            next(each for each in (target, source, unit) if each is not None).sourceline,
+            next(place for place in (target, source, unit) if place is not None).sourceline,
             "" if source is None else inline_text(source),
             "" if target is None else inline_text(target),
             _xliff_name(unit, part, number if len(parts) > 1 else 0),

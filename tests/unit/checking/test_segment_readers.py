@@ -39,21 +39,18 @@ def test_every_format_gives_the_same_pairs_with_their_lines(tmp_path, name):
 
 
 @ALL
-@pytest.mark.parametrize("change", ["crlf", "bom", "gz", "upper case"])
-def test_line_ends_byte_order_marks_and_gz_change_nothing(tmp_path, name, change):
+def test_line_ends_byte_order_marks_and_gz_change_nothing(tmp_path, name):
     data, path = FORMATS[name].write(PAIRS).encode(), place(tmp_path, name)
-    if change == "crlf":
-        data = data.replace(b"\n", b"\r\n")
-    elif change == "bom":
-        data = b"\xef\xbb\xbf" + data
-    elif change == "gz":
-        path, data = place(tmp_path, name, ".gz"), gzip.compress(data)
-    else:
-        path = path.with_suffix(path.suffix.upper())
-    segments, damages = read(path, data)
-    assert texts(segments) == PAIRS
-    assert damages == []
-    assert [segment.line for segment in segments] == [FORMATS[name].line(n) for n in range(4)]
+    files = {
+        path.with_stem("crlf"): data.replace(b"\n", b"\r\n"),
+        path.with_stem("bom"): b"\xef\xbb\xbf" + data,
+        place(tmp_path, name, ".gz"): gzip.compress(data),
+        path.with_suffix(path.suffix.upper()): data,
+    }
+    for changed, content in files.items():
+        segments, damages = read(changed, content)
+        assert (texts(segments), damages) == (PAIRS, []), changed
+        assert [segment.line for segment in segments] == [FORMATS[name].line(n) for n in range(4)]
 
 
 @ALL
@@ -172,10 +169,11 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path, name):
             list(read_segments(path, ReadOptions()))
 
 
-@pytest.mark.parametrize("name", ["file.txt", "file", "file.gz", "file.csv.gz", ".po", "po"])
-def test_an_unknown_suffix_names_those_there_are(tmp_path, name):
-    with pytest.raises(UntoldError, match=r"\.tsv, \.jsonl, \.po, \.pot, \.tmx, \.xlf or \.xliff"):
-        read_segments(tmp_path / name, ReadOptions())
+def test_an_unknown_suffix_names_those_there_are(tmp_path):
+    known = r"\.tsv, \.jsonl, \.po, \.pot, \.tmx, \.xlf or \.xliff"
+    for name in ("file.txt", "file", "file.gz", "file.csv.gz", ".po", "po"):
+        with pytest.raises(UntoldError, match=known):
+            read_segments(tmp_path / name, ReadOptions())
 
 
 @pytest.mark.parametrize(("name", "package"), [("po", "polib"), *((name, "lxml") for name in XML)])
