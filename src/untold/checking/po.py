@@ -124,7 +124,7 @@ def _msgstr_lines(lines: list[str]) -> dict[int, dict[int, int]]:
             string = _STRING.fullmatch(text)
             if string is None or before not in _BEFORE[string[1]]:
                 raise Damaged(
-                    number, f"{shorten(text)} is nothing that a PO file has here: mend it"
+                    number, f"{shorten(text)} cannot stand here: mend it, or what is before it"
                 )
             before = string[1] or before
             begins = number if string[1] == "msgid" else begins
