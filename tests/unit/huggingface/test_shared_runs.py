@@ -23,6 +23,8 @@ from untold.config import parse_config
 from untold.storage.model_directory import TrainedModel
 from untold.training.run import RunOptions, train
 
+# Processes that share a model have as many batches each: the last of an epoch may be left out.
+ALIKE = {"accumulate": 2, "counterfactual": 0.0, "batch_tokens": 60}
 DROPPING = ("m2m100", "nllb")  # whole layers, by their default
 
 
@@ -55,9 +57,9 @@ def start(root, folder, out, family, **settings):
     ("family", "shard", "settings"),
     [
         ("marian", False, {}),
-        ("marian", True, {"freeze_backbone": True}),
-        ("bart", True, {}),
-        ("t5 v1.1", True, {}),
+        ("marian", True, ALIKE | {"freeze_backbone": True}),
+        ("bart", True, ALIKE),
+        ("t5 v1.1", True, ALIKE),
     ],
     ids=str,
 )
