@@ -92,15 +92,6 @@ class SentenceMetric(Protocol):
         ...
 
 
-@runtime_checkable
-class ComparableMetric(Protocol):
-    """Computes its corpus score from statistics that are summed over sentences."""
-
-    def sacrebleu_metric(self) -> Any:
-        """Returns sacreBLEU's metric, which the significance tests resample."""
-        ...
-
-
 def make_metric(name: str, options: MetricOptions) -> Any:
     """Makes the metric of this name; an unknown name is an error."""
     return METRICS[name](options)
