@@ -207,7 +207,10 @@ class _Languages:
             target = self._other([language for language in variants if language != source])
         self.met |= {self.source} if source is not None else set()
         self.met |= {self.options.target_language} if target is not None else set()
-        return variants.get(source or ""), variants.get(target or "")
+        source_tuv, target_tuv = (
+            None if language is None else variants[language] for language in (source, target)
+        )
+        return source_tuv, target_tuv
 
     def check(self) -> None:
         """Refuses a language that never occurred."""

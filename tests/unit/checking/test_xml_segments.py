@@ -93,6 +93,13 @@ def test_units_without_a_language_are_counted_or_skipped(tmp_path):
     ]
 
 
+def test_a_text_that_names_no_language_is_of_none(tmp_path):
+    unit = tu(en="a cat", de="eine Katze").replace("<tu>", "<tu><tuv><seg>odd</seg></tuv>")
+    lonely = "<tu><tuv><seg>odd</seg></tuv></tu>"
+    segments, _ = read(tmp_path / "a.tmx", tmx(lonely, unit), options("en", "de"))
+    assert texts(segments) == [("a cat", "eine Katze")]
+
+
 def test_tmx_names_and_notes(tmp_path):
     unit = tu(en="a cat", de="eine Katze")
     noted = unit.replace("<tu>", '<tu tuid="x7"><note>untold: ignore omission</note>')
