@@ -38,10 +38,10 @@ class Inputs:
         (routed.capsules.sum() + routed.assignments.square().sum()).backward()
 
 
-def make_inputs(shape: tuple[int, ...], agreement: str) -> Inputs:
+def make_inputs(shape: tuple[int, ...], preset: str) -> Inputs:
     b, t, i, d, c = shape
     torch.manual_seed(1)
-    config = SeparatorConfig.model_validate({"kind": "gdr", "agreement": agreement})
+    config = SeparatorConfig.model_validate({"kind": "gdr", "preset": preset})
     states = torch.randn(b, i, d, requires_grad=True)
     guide = torch.randn(b, t, d, requires_grad=True)
     return Inputs(
@@ -54,10 +54,10 @@ def ours(gdr: GuidedRouting, states: Tensor, mask: Tensor, guide: Tensor) -> Rou
 
 
 FORMS: dict[str, tuple[Callable[..., Routed], str]] = {
-    OURS: (ours, "mlp"),
-    "split": (split_routing, "mlp"),
-    "literal": (literal_routing, "mlp"),
-    "ours, dot": (ours, "dot"),
+    OURS: (ours, "paper"),
+    "split": (split_routing, "paper"),
+    "literal": (literal_routing, "paper"),
+    "ours, dot": (ours, "default"),
 }
 
 
@@ -68,9 +68,9 @@ def pass_once(name: str, shape: tuple[int, ...]) -> None:
 
 def prepare_pass(name: str, shape: tuple[int, ...]) -> Inputs:
     """What a pass starts from, with what torch itself sets up."""
-    form, agreement = FORMS[name]
-    make_inputs((2, 3, 5, 16, 8), agreement).run(form)
-    return make_inputs(shape, agreement)
+    form, preset = FORMS[name]
+    make_inputs((2, 3, 5, 16, 8), preset).run(form)
+    return make_inputs(shape, preset)
 
 
 def _nothing(name: str, shape: tuple[int, ...]) -> None:
@@ -87,8 +87,8 @@ def main() -> None:
     for shape in SHAPES[: options.shapes]:
         title = f"Routing, (B, T, I, d, d_c) = {shape}, {options.threads} thread(s)"
         contenders = {
-            name: _contender(form, make_inputs(shape, agreement))
-            for name, (form, agreement) in FORMS.items()
+            name: _contender(form, make_inputs(shape, preset))
+            for name, (form, preset) in FORMS.items()
         }
         work = {"positions": shape[0] * shape[1]}
         races.append(run_race(title, contenders, [None], work, options))

@@ -80,10 +80,10 @@ def shape_of(backbone: str, shapes: Mapping[str, dict[str, Any]] = SHAPES) -> di
 
 # Every way of telling past from future; `separator` gives them capsules of distinct numbers.
 SEPARATORS: dict[str, dict[str, Any]] = {
-    "gdr-dot": {"kind": "gdr", "agreement": "dot", "token_coverage": False},
-    "gdr-said": {"kind": "gdr", "agreement": "dot", "token_coverage": True},
+    "gdr-dot": {"kind": "gdr", "token_coverage": False},
+    "gdr-said": {"kind": "gdr", "token_coverage": True},
     "gdr-mlp": {"kind": "gdr", "preset": "paper"},
-    "clf": {"kind": "clf", "fusion": "ffn"},
+    "clf": {"kind": "clf"},
     "attn": {"kind": "attn"},
 }
 

@@ -17,8 +17,8 @@ from untold.models.routing import literal_routing, split_routing, uniform_routin
 from untold.models.routing_kernels import squash
 
 KINDS = {
-    "gdr-dot": {"kind": "gdr", "agreement": "dot"},
-    "gdr-mlp": {"kind": "gdr", "agreement": "mlp"},
+    "gdr-dot": {"kind": "gdr"},
+    "gdr-mlp": {"kind": "gdr", "preset": "paper"},
     "clf": {"kind": "clf"},
     "attn": {"kind": "attn"},
 }

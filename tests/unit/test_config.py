@@ -141,15 +141,15 @@ def test_a_model_of_before_the_union_is_read(backbone: str) -> None:
     if backbone == "transformer":
         newer = {"norm": "pre", "activation": "relu"}
         assert {key: now["model"].pop(key) for key in newer} == newer
+    for key in _FORMER:
+        *outer, name = key.split(".")
+        functools.reduce(lambda table, each: table.get(each, {}), outer, old).pop(name, None)
     dropped = old["model"].keys() - now["model"].keys()
     assert old["model"] == now["model"] | {key: old["model"][key] for key in dropped}
     assert dropped
     assert config.decode.temperature == 0.0, "no search became a sample"
     del old["decode"]["temperature"]
     del old["decode"]["sample"]
-    for key in _FORMER:
-        *outer, name = key.split(".")
-        functools.reduce(lambda table, each: table.get(each, {}), outer, old).pop(name, None)
     for section in ("data", "tokenizer", "train", "decode"):
         assert old[section].items() <= now[section].items()
     for key in dropped - {"d_embedding"}:
@@ -252,8 +252,8 @@ def test_the_paper_s_separator_is_a_preset_and_what_is_written_out_wins() -> Non
     paper = separator(kind="gdr", preset="paper")
     assert (paper.agreement, paper.capsule_scale, paper.fusion) == ("mlp", False, "ffn")
     assert paper.num_iterations == SeparatorConfig().num_iterations
-    changed = separator(kind="gdr", preset="paper", agreement="dot", capsule_scale=True)
-    assert (changed.agreement, changed.capsule_scale, changed.fusion) == ("dot", True, "ffn")
+    changed = separator(kind="gdr", preset="paper", coverage=True)
+    assert (changed.coverage, changed.fusion) == (True, "ffn")
     default = separator(kind="gdr")
     assert default == SeparatorConfig(kind="gdr")
     assert (default.agreement, default.capsule_scale, default.fusion) != ("mlp", False, "ffn")
@@ -264,7 +264,7 @@ def test_the_paper_s_separator_is_a_preset_and_what_is_written_out_wins() -> Non
 
 def test_a_separator_survives_its_json() -> None:
     """The preset's name is written out with its settings, and those win when read again."""
-    given = {"kind": "gdr", "preset": "paper", "agreement": "dot", "redundant": 0}
+    given = {"kind": "gdr", "preset": "paper", "coverage": True, "redundant": 0}
     config = parse_config({"model": {"separator": given}})
     assert parse_config_json(config.model_dump_json(), "text") == config
 
@@ -277,9 +277,9 @@ def test_capsules_of_each_category_are_counted() -> None:
 
 
 def test_an_unknown_key_of_the_separator_names_the_nearest() -> None:
-    message = refusal({"model": {"separator": {"agrement": "dot"}}})
-    assert "unknown key model.separator.agrement" in message
-    assert "did you mean model.separator.agreement?" in message
+    message = refusal({"model": {"separator": {"coverge": False}}})
+    assert "unknown key model.separator.coverge" in message
+    assert "did you mean model.separator.coverage?" in message
 
 
 def test_a_configuration_from_before_separators_is_one_without() -> None:
@@ -350,7 +350,8 @@ def test_a_setting_that_is_gone_is_left_out_or_refused_with_what_to_do(key: str)
     with pytest.raises(UntoldError, match=f"here: {key} = .* was removed: .{{9}}"):
         parse_config(override({}, [change]), "here")
     saved = override(json.loads(Config().model_dump_json()), [change])
-    if key.startswith("decode"):  # translations would change
+    if key.startswith(("decode", "model")) and not key.endswith("backbone_gradient"):
+        # translations would change
         with pytest.raises(UntoldError, match="was removed: "):
             parse_config_json(json.dumps(saved), "here")
     else:  # it trained a model, which translates as it did
@@ -370,3 +371,13 @@ def test_a_former_setting_that_did_nothing_is_left_out() -> None:
     assert lost_values(saved) == []
     del saved["train"]["short_spans"]
     assert lost_values(saved) == [("train.short_spans", 0.0, 0.6)]
+
+
+def test_a_separator_of_the_paper_had_other_values() -> None:
+    former = {"agreement": "mlp", "fusion": "ffn", "capsule_scale": False, "backbone_gradient": 1.0}
+    paper = {"kind": "gdr", "preset": "paper"}
+    assert separator(**paper, **former) == separator(**paper)
+    with pytest.raises(UntoldError, match=r"separator\.agreement = \"mlp\" was removed: .*preset"):
+        separator(kind="gdr", agreement="mlp")
+    with pytest.raises(UntoldError, match=r"separator\.capsule_scale = true was removed"):
+        separator(**paper, capsule_scale=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from untold.config.section import DropRate, Section, Share, Width, with_preset
+from untold.config.section import DropRate, Section, Width, with_preset
 from untold.errors import UntoldError, shorten
 from untold.registry import Registry
 
@@ -40,13 +40,9 @@ SEPARATORS: Registry[Any] = Registry(
 SEPARATOR_PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "paper": {
-        "agreement": "mlp",
         "coverage": False,
         "token_coverage": False,
-        "capsule_scale": False,
-        "fusion": "ffn",
         "lexicon": 0,
-        "backbone_gradient": 1.0,
     },
 }
 
@@ -74,22 +70,12 @@ class SeparatorConfig(Section):
     """The width of one capsule; unset, it is half the width that the output layer reads."""
     num_iterations: Annotated[int, Field(ge=1, le=100)] = 3
     """Rounds of routing (gdr)."""
-    agreement: Literal["dot", "mlp"] = "dot"
-    """How a vote is compared with a capsule (gdr): by a product, or by the paper's network."""
     coverage: bool = True
     """Whether routing starts from what the steps before have covered (gdr)."""
     token_coverage: bool = True
     """Whether coverage also reads the token just said, and counts it (gdr)."""
-    capsule_scale: bool = True
-    """Whether each capsule is multiplied by a learnt factor."""
-    fusion: Literal["ffn", "linear"] = "linear"
-    """How capsules join the decoder state: by a linear map, or by the paper's network."""
-    backbone_gradient: Share = 0.2
-    """The share of the separator's gradient that reaches the backbone."""
     lexicon: Annotated[int, Field(ge=0, le=65_536)] = 64
     """The width of the lexicon that teaches links between words; 0 means no lexicon."""
-    bca_direction: Literal["state_to_capsule", "capsule_to_state"] = "state_to_capsule"
-    """Which side of the content agreement is mapped to the other."""
 
     @model_validator(mode="before")
     @classmethod
@@ -102,6 +88,26 @@ class SeparatorConfig(Section):
         if value != "none" and value not in SEPARATORS:
             raise ValueError(f"{SEPARATORS.unknown(value)}, none")
         return value
+
+    @property
+    def agreement(self) -> Literal["dot", "mlp"]:
+        """How a vote is compared with a capsule (gdr): by a product, or by the paper's network."""
+        return "mlp" if self.preset == "paper" else "dot"
+
+    @property
+    def fusion(self) -> Literal["ffn", "linear"]:
+        """How capsules join the decoder state: by a linear map, or by the paper's network."""
+        return "ffn" if self.preset == "paper" else "linear"
+
+    @property
+    def capsule_scale(self) -> bool:
+        """Whether each capsule is multiplied by a learnt factor."""
+        return self.preset != "paper"
+
+    @property
+    def backbone_gradient(self) -> float:
+        """The share of the separator's gradient that reaches the backbone."""
+        return 1.0 if self.preset == "paper" else 0.2
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -125,7 +131,7 @@ class ModelConfig(Section):
     preset: str = "base"
     """The name of a set of sizes; sizes that are written out win."""
     d_ffn: Width = 2048
-    """The inner width of feed-forward layers, and of separator.fusion = "ffn"."""
+    """The inner width of feed-forward layers, and of the paper's fusion of capsules."""
     dropout: DropRate = 0.1
     """The probability that a number is zeroed in training."""
     copying: bool = False

@@ -12,7 +12,8 @@ from typing import Any
 
 from untold.errors import UntoldError, shorten
 
-_LEARNT = ("train.", "data.")  # sections that a saved model does not need any more
+# What a saved model does not need any more.
+_LEARNT = ("train.", "data.", "model.separator.backbone_gradient")
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,23 @@ class _Former:
 
     value: Any
     cure: str = "it is fixed now: leave it out"
+    paper: Any = None  # the value with model.separator.preset = "paper", if it is another
 
 
 _ON_DISK = "a corpus is read from disk as it is needed: leave it out"
 _ADAM = "Adam is that of the paper: leave it out"
 _BEAM = "BLEU is measured of greedy translations: leave it out"
+_FORM = "model.separator.preset chooses it: leave it out"
 _RATE = "schedule is inverse_sqrt, linear or constant: choose one"
 _DRAWN = "samples are drawn from all tokens: leave it out"
 _FORMER: Mapping[str, _Former] = {
     "data.stream": _Former(False, _ON_DISK),
     "data.stream_window": _Former(100_000, _ON_DISK),
+    "model.separator.agreement": _Former("dot", _FORM, "mlp"),
+    "model.separator.fusion": _Former("linear", _FORM, "ffn"),
+    "model.separator.capsule_scale": _Former(True, _FORM, paper=False),
+    "model.separator.backbone_gradient": _Former(0.2, _FORM, 1.0),
+    "model.separator.bca_direction": _Former("state_to_capsule"),
     "train.batch_order": _Former("longer_side", "the longer side sorts batches: leave it out"),
     "train.plateau_factor": _Former(0.5, _RATE),
     "train.plateau_patience": _Former(2, _RATE),
@@ -102,10 +110,12 @@ def bring_up_to_date(values: Any, where: str = "configuration") -> Any:
 
 def former_values(values: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yields each value that is gone and differs from what is done now: key, value, that of now."""
+    is_paper = _table(values, "model.separator.preset").get("preset") == "paper"
     for key, former in _FORMER.items():
         table = _table(values, key)
-        if _last(key) in table and table[_last(key)] != former.value:
-            yield key, table[_last(key)], former.value
+        now = former.paper if is_paper and former.paper is not None else former.value
+        if _last(key) in table and table[_last(key)] != now:
+            yield key, table[_last(key)], now
     if _table(values, "train.schedule").get("schedule") == "plateau":
         yield "train.schedule", "plateau", "constant"
 

@@ -445,8 +445,7 @@ INCONSISTENCIES = [
     "being made to be future alone. `train.bow_window` has both forms.",
     "r_OL takes the best 5(T-t) words at step t, which are none at the last step. Here it is "
     "5(T-t+1), as many as the bag has words.",
-    "The agreement loss has a trivial minimum, where capsules and projection vanish. "
-    "`model.separator.bca_direction` has the other direction as well.",
+    "The agreement loss has a trivial minimum, where capsules and projection vanish.",
     "The released code compares the future states with the past capsules, gives weight to padded "
     "source words, and damps routing by a tanh and a factor that the text does not have. "
     "With them no category can reach the shares of the heat-maps.",

@@ -59,7 +59,7 @@ class PastFuture(nn.Module):
             self.fusion = FeedForwardFusion(config, widths, sum(capsules))
         else:
             self.fusion = LinearFusion(widths, sum(capsules))
-        self.heads = Heads(capsules, widths, to_state=settings.bca_direction == "capsule_to_state")
+        self.heads = Heads(capsules, widths)
         if settings.lexicon:  # created last: it changes the random numbers of nothing else
             self.heads.lexicon = TranslationTable(vocabularies, settings.lexicon)
 
@@ -176,15 +176,15 @@ class LinearFusion(nn.Module):
 class Heads(nn.Module):
     """Holds what only losses read: maps from capsules to words and states, a translation table."""
 
-    def __init__(self, capsules: tuple[int, int], widths: Widths, *, to_state: bool) -> None:
-        """`capsules` are the widths of past and future; `to_state` maps capsules to states."""
+    def __init__(self, capsules: tuple[int, int], widths: Widths) -> None:
+        """`capsules` are the widths of past and future."""
         super().__init__()
         self.lexicon: TranslationTable | None = None
         past, future = capsules
-        state, self.to_state = widths.state, to_state
+        state = widths.state
         self.bow_past = nn.Linear(past, widths.output, bias=False)
         self.bow_future = nn.Linear(future, widths.output, bias=False)
-        self.bca_past = nn.Linear(*((past, state) if to_state else (state, past)), bias=False)
-        self.bca_future = nn.Linear(*((future, state) if to_state else (state, future)), bias=False)
+        self.bca_past = nn.Linear(state, past, bias=False)
+        self.bca_future = nn.Linear(state, future, bias=False)
         for head in (self.bow_past, self.bow_future, self.bca_past, self.bca_future):
             nn.init.xavier_uniform_(head.weight)

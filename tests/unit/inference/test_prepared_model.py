@@ -35,7 +35,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "one round": {"separator": separator("gdr-said", num_iterations=1)},
     "two rounds": {"separator": separator("gdr-said", num_iterations=2)},
     "even counts": {"separator": {"kind": "gdr", "d_capsule": 7}},
-    "no scale": {"separator": separator("gdr-said", capsule_scale=False)},
     "no redundant": {"separator": {"kind": "gdr", "redundant": 0}},
     "no coverage": {"separator": separator("gdr-dot", coverage=False)},
 } | {name: {"separator": separator(name)} for name in SEPARATORS}

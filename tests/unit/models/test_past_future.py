@@ -48,9 +48,9 @@ def test_redundant_capsules_compete_for_words(name):
     torch.testing.assert_close(shares.sum(-1)[:, :, 0], torch.ones(shares.shape[:2]))
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-def test_capsules_are_laid_side_by_side_and_scaled_each_by_its_own(scaled):
-    model = toy_model(separator=separator("gdr-dot", capsule_scale=scaled))
+@pytest.mark.parametrize(("name", "scaled"), [("gdr-dot", True), ("gdr-mlp", False)])
+def test_capsules_are_laid_side_by_side_and_scaled_each_by_its_own(name, scaled):
+    model = toy_model(separator=separator(name))
     separated = forward(model).separated
     scale = model.past_future.scale if scaled else torch.ones(FED)
     expected = separated.routed.capsules[:, :, :FED] * scale[:, None]
@@ -76,11 +76,11 @@ def test_shares_are_sums_over_the_capsules_of_a_category(name):
 
 @torch.no_grad()
 def test_the_fusions_are_their_formulas():
-    for fusion in ("ffn", "linear"):
-        model = toy_model(separator=separator("gdr-dot", fusion=fusion))
+    for preset in ("paper", "default"):
+        model = toy_model(separator=separator("gdr-dot", preset=preset))
         outputs, part = forward(model), model.past_future.fusion
         capsules = torch.cat([outputs.separated.past, outputs.separated.future], -1)
-        if fusion == "linear":
+        if preset == "default":
             expected = outputs.states + capsules @ part.transform.weight.T
         else:
             joined = part.norm(torch.cat([outputs.states, capsules], -1))
@@ -89,11 +89,11 @@ def test_the_fusions_are_their_formulas():
         assert (outputs.holistic - outputs.states).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("fusion", ["ffn", "linear"])
+@pytest.mark.parametrize("preset", ["paper", "default"])
 @pytest.mark.parametrize("name", SEPARATORS)
 @torch.no_grad()
-def test_source_state_and_output_may_differ_in_width(name, fusion):
-    settings = {"separator": separator(name, fusion=fusion, coverage=True, d_capsule=None)}
+def test_source_state_and_output_may_differ_in_width(name, preset):
+    settings = {"separator": separator(name, preset=preset, coverage=True, d_capsule=None)}
     module = PastFuture(ModelConfig.model_validate(settings), Widths(13, 11, 7), (9, 9))
     source = module.cast(Source(torch.ones(2, 5, 13), torch.ones(2, 5, dtype=torch.bool)))
     states = torch.ones(2, 3, 11)
@@ -104,14 +104,14 @@ def test_source_state_and_output_may_differ_in_width(name, fusion):
     assert module.heads.bca_past(states).shape == separated.past.shape
 
 
-@pytest.mark.parametrize("fusion", ["ffn", "linear"])
+@pytest.mark.parametrize("preset", ["paper", "default"])
 @pytest.mark.parametrize("name", SEPARATORS)
 @pytest.mark.parametrize("backbone", BACKBONES.names)
 @torch.no_grad()
-def test_a_model_built_on_a_plain_one_begins_as_it_to_the_last_bit(backbone, name, fusion):
+def test_a_model_built_on_a_plain_one_begins_as_it_to_the_last_bit(backbone, name, preset):
     plain = toy_model(backbone=backbone)
     settings = {**SHAPES[backbone], "backbone": backbone}
-    settings |= {"separator": separator(name, fusion=fusion)}
+    settings |= {"separator": separator(name, preset=preset)}
     model = build_model(ModelConfig.model_validate(settings), (13, 13), shared=True).eval()
     report = warm_start(model, plain)
     own = {key for key, _ in model.named_parameters() if key.startswith("past_future.")}
@@ -147,7 +147,8 @@ def test_the_heads_have_no_part_in_translating(name):
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_damping_changes_no_value_and_scales_the_gradient(share):
-    model = toy_model(separator=separator("gdr-dot", backbone_gradient=share))
+    model = toy_model(separator=separator("gdr-dot"))
+    model.past_future.backbone_gradient = share
     x = torch.linspace(-3, 3, 7).requires_grad_()
     damped = model.past_future.damp(x)
     assert torch.equal(damped, x)
@@ -159,7 +160,7 @@ def test_damping_changes_no_value_and_scales_the_gradient(share):
 
 
 def test_freezing_leaves_the_separator_and_its_heads():
-    model = toy_model(separator=separator("gdr-mlp", capsule_scale=True))
+    model = toy_model(separator=separator("gdr-dot"))
     with pytest.raises(UntoldError, match="reads its capsules"):
         model.freeze_backbone()
     for parameter in model.past_future.fusion.parameters():
@@ -188,15 +189,12 @@ SCALES = FED
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"agreement": "mlp"}, VOTES + MLP + COVERAGE + LINEAR + HEADS + SCALES),
-        ({"agreement": "dot"}, VOTES + DOT + COVERAGE + LINEAR + HEADS + SCALES),
-        ({"preset": "paper", "agreement": "mlp"}, VOTES + MLP + FEED_FORWARD + HEADS),
-        ({"agreement": "dot", "num_iterations": 1}, VOTES + LINEAR + HEADS + SCALES),
+        ({}, VOTES + DOT + COVERAGE + LINEAR + HEADS + SCALES),
+        ({"preset": "paper"}, VOTES + MLP + FEED_FORWARD + HEADS),
+        ({"num_iterations": 1}, VOTES + LINEAR + HEADS + SCALES),
         (
             {
-                "agreement": "dot",
                 "coverage": False,
-                "bca_direction": "capsule_to_state",
                 "redundant": 0,
             },
             2 * FED * D * C + C * C + LINEAR + HEADS + SCALES,

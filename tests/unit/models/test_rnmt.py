@@ -139,13 +139,13 @@ def test_the_source_is_not_copied_for_beams():
 
 @torch.no_grad()
 def test_capsules_join_the_readout_before_it_is_bounded():
-    for fusion in ("linear", "ffn"):
-        model = made(separator=separator("gdr-dot", fusion=fusion))
+    for preset in ("default", "paper"):
+        model = made(separator=separator("gdr-dot", preset=preset))
         outputs = outputs_of(model)
         decoded = model.backbone.decode(outputs.source, BATCH.prefix)
         capsules = torch.cat([outputs.separated.past, outputs.separated.future], -1)
         part = model.past_future.fusion
-        if fusion == "linear":
+        if preset == "default":
             addend = capsules @ part.transform.weight.T
         else:
             joined = part.norm(torch.cat([outputs.states, capsules], -1))

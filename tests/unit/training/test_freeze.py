@@ -52,7 +52,7 @@ def translations(path, root):
 
 
 @pytest.mark.parametrize(
-    "separator", [{}, {"preset": "paper"}, {"kind": "clf"}, {"kind": "attn", "fusion": "ffn"}]
+    "separator", [{}, {"preset": "paper"}, {"kind": "clf"}, {"kind": "attn", "preset": "paper"}]
 )
 def test_what_translates_is_frozen_and_the_rest_learns(plain, start, tmp_path, separator):
     root, other = plain

@@ -2,8 +2,7 @@
 
     past:   |Omega_P,t - W_P mean(z_1..z_t)|^2        future:   |Omega_F,t - W_F mean(z_t..z_T)|^2
 
-The states are fixed targets. Written this way, W = 0 and Omega = 0 are a minimum; the other
-direction of the maps, |W Omega - mean z|^2, has none that is trivial.
+The states are fixed targets. W = 0 and Omega = 0 are a trivial minimum.
 
 Word prediction (Weng et al., 2017): the decoder state predicts the words still to come.
 
@@ -52,16 +51,10 @@ def content_loss(
 ) -> Float[Tensor, ""]:
     """Averages over the steps of each sentence and sums over the sentences."""
     past, future = running_means(states.detach(), mask)
-    if heads.to_state:
-        differences = (
-            heads.bca_past(separated.past) - past,
-            heads.bca_future(separated.future) - future,
-        )
-    else:
-        differences = (
-            separated.past - heads.bca_past(past),
-            separated.future - heads.bca_future(future),
-        )
+    differences = (
+        separated.past - heads.bca_past(past),
+        separated.future - heads.bca_future(future),
+    )
     per_step = sum((part.square().sum(-1) for part in differences), torch.zeros(()))
     real = mask.to(states.dtype)
     return (per_step * real / real.sum(1, keepdim=True)).sum()

@@ -26,8 +26,8 @@ def separated(past, future):
     return Separated(routed, past, future, torch.zeros(b, t, 2, 3), fused=past)
 
 
-def heads(past, future, d_model, *, to_state):
-    made = Heads((past, future), Widths(d_model, d_model, 7), to_state=to_state).double()
+def heads(past, future, d_model):
+    made = Heads((past, future), Widths(d_model, d_model, 7)).double()
     with torch.no_grad():
         for k, parameter in enumerate(made.parameters()):
             parameter.copy_(waves(*parameter.shape, start=k))
@@ -39,20 +39,15 @@ def plain_loss(past, future, states, parts):
     for b, length in enumerate(LENGTHS):
         for t in range(length):
             said, left = states[b, : t + 1].mean(0).detach(), states[b, t:length].mean(0).detach()
-            if parts.to_state:
-                one = parts.bca_past.weight @ past[b, t] - said
-                two = parts.bca_future.weight @ future[b, t] - left
-            else:
-                one = past[b, t] - parts.bca_past.weight @ said
-                two = future[b, t] - parts.bca_future.weight @ left
+            one = past[b, t] - parts.bca_past.weight @ said
+            two = future[b, t] - parts.bca_future.weight @ left
             total = total + ((one**2).sum() + (two**2).sum()) / length
     return total
 
 
-@pytest.mark.parametrize("to_state", [False, True])
-def test_it_is_the_formula_in_value_and_gradient(to_state):
+def test_it_is_the_formula_in_value_and_gradient():
     past, future, states = waves(B, T, P), waves(B, T, F, start=0.4), waves(B, T, D, start=0.9)
-    parts = heads(P, F, D, to_state=to_state)
+    parts = heads(P, F, D)
     ours = content_loss(separated(past, future), states, MASK, parts)
     plain = plain_loss(past, future, states, parts)
     torch.testing.assert_close(ours, plain)
@@ -61,20 +56,16 @@ def test_it_is_the_formula_in_value_and_gradient(to_state):
     torch.testing.assert_close(found, torch.autograd.grad(plain, inputs))
 
 
-@pytest.mark.parametrize("to_state", [False, True])
-def test_the_states_are_fixed_targets(to_state):
+def test_the_states_are_fixed_targets():
     past, future, states = waves(B, T, P), waves(B, T, F), waves(B, T, D)
-    content_loss(
-        separated(past, future), states, MASK, heads(P, F, D, to_state=to_state)
-    ).backward()
+    content_loss(separated(past, future), states, MASK, heads(P, F, D)).backward()
     assert states.grad is None
     assert past.grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("to_state", [False, True])
-def test_what_stands_in_padding_does_not_matter(to_state):
+def test_what_stands_in_padding_does_not_matter():
     past, future, states = (waves(B, T, n).detach() for n in (P, F, D))
-    parts = heads(P, F, D, to_state=to_state)
+    parts = heads(P, F, D)
     clean = content_loss(separated(past, future), states, MASK, parts)
     for x in (past, future, states):
         x[~MASK] = 77.0
@@ -85,16 +76,10 @@ def column(*values):
     return torch.tensor(values, dtype=torch.float64)[None, :, None]
 
 
-@pytest.mark.parametrize(
-    ("to_state", "expected"),
-    [
-        # Means so far 2, 3, 4 and from here on 4, 5, 6; past capsules 1, future ones 2.
-        (False, ((1 - 2) ** 2 + (1 - 3) ** 2 + (1 - 4) ** 2 + 0**2 + 0.5**2 + 1**2) / 3),
-        (True, ((1 - 2) ** 2 + (1 - 3) ** 2 + (1 - 4) ** 2 + 3**2 + 4**2 + 5**2) / 3),
-    ],
-)
-def test_three_states_by_hand(to_state, expected):
-    parts = heads(1, 1, 1, to_state=to_state)
+def test_three_states_by_hand():
+    # Means so far 2, 3, 4 and from here on 4, 5, 6; past capsules 1, future ones 2.
+    expected = ((1 - 2) ** 2 + (1 - 3) ** 2 + (1 - 4) ** 2 + 0**2 + 0.5**2 + 1**2) / 3
+    parts = heads(1, 1, 1)
     with torch.no_grad():
         parts.bca_past.weight.fill_(1.0)
         parts.bca_future.weight.fill_(0.5)

@@ -46,8 +46,11 @@ def alone(**changes):
     return settings(freeze_backbone=True, **changes)
 
 
-def model_of(name="gdr-dot", **changes):
-    return toy_model(separator=separator(name, **{"backbone_gradient": 1.0} | changes)).double()
+def model_of(name="gdr-dot", share=1.0, **changes):
+    """`share` of the gradient of past and future reaches the backbone."""
+    model = toy_model(separator=separator(name, **changes)).double()
+    model.past_future.backbone_gradient = share
+    return model
 
 
 def gradients(model, value):
@@ -336,7 +339,7 @@ def test_a_share_of_the_auxiliary_gradient_reaches_the_backbone(name, term):
     found = {}
     for share in (0.0, 0.5, 1.0):
         torch.manual_seed(3)
-        model = model_of(name, backbone_gradient=share)
+        model = model_of(name, share)
         found[share] = gradients(model, compute_losses(model, BATCH, alone(**term), 1).total)
     reached = 0
     for key, full in found[1.0].items():
