@@ -11,22 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from untold.commands.adopt import adopt, import_model
-from untold.commands.align import align
-from untold.commands.calibrate import calibrate
-from untold.commands.check import check
-from untold.commands.clean import clean
-from untold.commands.config import config
-from untold.commands.demo import demo
-from untold.commands.evaluate import compare, evaluate
-from untold.commands.explain import explain
-from untold.commands.export import export
-from untold.commands.models import average, info, score
+from untold.commands.listing import COMMANDS, FORMER_COMMANDS
 from untold.commands.options import refuse_idle_options
-from untold.commands.reproduce import reproduce, sample, sheet
-from untold.commands.serve import serve
-from untold.commands.train import train
-from untold.commands.translate import translate
 from untold.errors import MISTAKE, escape_controls, explain_failure, one_line
 from untold.hardware import ask_for_large_pages, choose_threads
 from untold.interruption import stop_on_signals
@@ -89,14 +75,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (
-    *(train, translate, serve, check, score, evaluate, align),
-    *(explain, adopt, calibrate, clean, sheet, average, export, info, sample, demo, reproduce),
-    config,
-):
+for _command in COMMANDS:
     app.command(cls=_Command)(_with_decoded_texts(_command))
-# What earlier versions had: they take whatever they are given, and say what to write instead.
-for _name, _command in (("compare", compare), ("import", import_model)):
+for _name, _command in FORMER_COMMANDS.items():
     app.command(
         _name,
         cls=_Command,

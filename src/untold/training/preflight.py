@@ -1,5 +1,7 @@
 """Checks and choices of a run before it writes anything: settings, files, device, precision."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -8,11 +10,13 @@ from untold.config import Config
 from untold.errors import UntoldError
 from untold.hardware import check_precision, choose_precision
 from untold.models.seq2seq import Seq2Seq
+from untold.storage.model_directory import TrainedModel
 from untold.storage.summary import read_record
 from untold.training.data import check_files
 from untold.training.distributed import ProcessGroup
-from untold.training.losses.objective import check_loss_names
-from untold.training.sequence.samples import Reward, make_reward
+from untold.training.losses.objective import Objective, check_loss_names
+from untold.training.sequence.objective import make_objective
+from untold.training.sequence.samples import make_reward
 
 
 def choose_device(config: Config) -> torch.device:
@@ -33,10 +37,11 @@ def settle_precision(config: Config, processes: ProcessGroup, device: torch.devi
     return config.with_train(precision=processes.broadcast(choose_precision(device)))
 
 
-def find_reward(config: Config) -> Reward | None:
-    """Makes the reward of sequence-level training; None means that the run has none."""
+def choose_objective(config: Config) -> Callable[[TrainedModel], Objective]:
+    """Returns what makes the objective of a run; its reward, if it has one, is made at once."""
     sequence = config.train.sequence
-    return make_reward(sequence, config.data.bleu_tokenize) if sequence.is_on else None
+    reward = make_reward(sequence, config.data.bleu_tokenize) if sequence.is_on else None
+    return partial(make_objective, reward=reward)
 
 
 def check_settings(config: Config, out: Path, device: torch.device) -> None:

@@ -10,12 +10,8 @@ from typing import Any
 import torch
 
 from untold.config import Config
-from untold.corpus.tokenizer import Tokenizers
 from untold.files import lock_directory, remove_litter
-from untold.hardware import warn_of_memory
 from untold.interruption import Interrupted, stop_signals
-from untold.models.build import build_model_for
-from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import BEST, CHECKPOINTS, TrainedModel, load_weights
 from untold.storage.summary import write_record
 from untold.training.checkpoint import (
@@ -23,31 +19,26 @@ from untold.training.checkpoint import (
     check_unchanged,
     describe_resumption,
     optimizer_tensors,
-    restore_optimizer,
     run_facts,
 )
 from untold.training.data import TrainingData, prepare_data
 from untold.training.distributed import ProcessGroup
 from untold.training.log import NullReporter, Reporter
+from untold.training.losses.objective import Objective
 from untold.training.preflight import (
-    check_int8,
     check_settings,
     choose_device,
-    find_reward,
+    choose_objective,
     settle_precision,
 )
 from untold.training.progress import Progress, Validation
-from untold.training.sequence.objective import make_objective
-from untold.training.sequence.samples import Reward
 from untold.training.sharding import ShardedModel, check_sharding
 from untold.training.trainer import Hooks, RunContext, Trainer, make_optimizer
 from untold.training.validation import calibrate_best, make_validator
 from untold.training.warm_start import (
     RunOptions,
-    Start,
+    build_model,
     find_start,
-    freeze_backbone,
-    take_over,
 )
 
 logger = logging.getLogger(__name__)
@@ -67,7 +58,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
     """Trains until the run is over; a run with checkpoints goes on from the last one."""
     device = choose_device(config)
     check_settings(config, options.out, device)  # fails before anything is written
-    reward = find_reward(config)
+    make_objective = choose_objective(config)
     processes = ProcessGroup.init(device.type)
     try:
         if not processes.is_main:
@@ -78,7 +69,7 @@ def train(config: Config, options: RunOptions, reporter: Reporter | None = None)
         patient = processes.world_size > 1
         signals = stop_signals(context.interrupted, launched=True) if patient else nullcontext()
         with _lock(options.out, processes), reporter, signals:
-            return _train(config, options, context, device, reward)
+            return _train(config, options, context, device, make_objective)
     finally:
         processes.destroy()
 
@@ -88,7 +79,7 @@ def _train(
     options: RunOptions,
     context: RunContext,
     device: torch.device,
-    reward: Reward | None,
+    make_objective: Callable[[TrainedModel], Objective],
 ) -> TrainResult:
     processes = context.processes
     is_sharded = config.train.shard and processes.world_size > 1
@@ -104,14 +95,14 @@ def _train(
         logger.info(describe_resumption(options.out, start.checkpoint.progress, config.train))
     if processes.is_main:
         write_record(options.out, config, start.init)
-    model = _build(config, data.tokenizers, start, options, context)
+    model = build_model(config, data.tokenizers, start, options.out if processes.is_main else None)
     trained = TrainedModel(model if is_sharded else model.to(device), config, data.tokenizers)
     if start.checkpoint is not None:
         load_weights(model, start.checkpoint.directory)
-    objective = make_objective(trained, reward)
+    objective = make_objective(trained)
     shards = ShardedModel(trained, objective, processes, device) if is_sharded else None
     optimizer = make_optimizer(trained, objective)
-    progress = _restore(start, model, optimizer)
+    progress = start.restore(model, optimizer)
     checkpoints = Checkpoints(options.out, config.train.keep)
     files = _RunFiles(checkpoints, trained, optimizer, facts, processes, shards)
     hooks = Hooks(
@@ -127,33 +118,6 @@ def _train(
             calibrate_best(options.out, data.valid_pairs, context.interrupted)
     processes.barrier()
     return TrainResult(options.out, progress, context.interrupted.signal, processes.rank)
-
-
-def _build(
-    config: Config, tokenizers: Tokenizers, start: Start, options: RunOptions, context: RunContext
-) -> Seq2Seq:
-    """Builds the model with the weights that the seed gives, or that it takes over."""
-    torch.manual_seed(config.train.seed)
-    model = build_model_for(tokenizers, config.model)
-    check_int8(config, model)
-    sizes = (len(tokenizers.source), len(tokenizers.target))
-    parameters = sum(p.numel() for p in model.parameters())
-    logger.info("vocabulary %d + %d, %s parameters", *sizes, f"{parameters:,}")
-    if not config.train.freeze_backbone:
-        # Weights, gradients and two means of Adam, in four bytes each.
-        cure = "lower the sizes in [model] or tokenizer.size"
-        warn_of_memory("training this model", 4 * 4 * parameters, cure)
-    warm = take_over(model, start, options.out if context.processes.is_main else None)
-    if config.train.freeze_backbone:
-        freeze_backbone(model, warm, is_resumed=start.checkpoint is not None)
-    return model
-
-
-def _restore(start: Start, model: Seq2Seq, optimizer: torch.optim.Optimizer) -> Progress:
-    if start.checkpoint is None:
-        return Progress()
-    restore_optimizer(start.checkpoint.directory, model, optimizer)
-    return start.checkpoint.progress
 
 
 def _validator(

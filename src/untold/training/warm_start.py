@@ -16,6 +16,8 @@ from untold.config import Config
 from untold.corpus.tokenizer import Tokenizers
 from untold.errors import UntoldError
 from untold.files import write_file
+from untold.hardware import warn_of_memory
+from untold.models.build import build_model_for
 from untold.models.seq2seq import Seq2Seq
 from untold.storage.model_directory import (
     TrainedModel,
@@ -24,8 +26,10 @@ from untold.storage.model_directory import (
     read_config,
 )
 from untold.storage.summary import RunRecord, read_record, write_record
-from untold.training.checkpoint import Checkpoint, Checkpoints, check_init
+from untold.training.checkpoint import Checkpoint, Checkpoints, check_init, restore_optimizer
 from untold.training.distributed import ProcessGroup
+from untold.training.preflight import check_int8
+from untold.training.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +130,13 @@ class Start:
             return Tokenizers.load(self.checkpoint.directory)
         return None if self.model is None else self.model.tokenizers
 
+    def restore(self, model: Seq2Seq, optimizer: torch.optim.Optimizer) -> Progress:
+        """Restores the optimizer; returns how far the run was."""
+        if self.checkpoint is None:
+            return Progress()
+        restore_optimizer(self.checkpoint.directory, model, optimizer)
+        return self.checkpoint.progress
+
     def complete(self, config: Config) -> Config:
         """Completes the settings by what only the weights to start from can tell."""
         if self.checkpoint is None:
@@ -200,3 +211,24 @@ def freeze_backbone(model: Seq2Seq, warm: WarmStart | None, *, is_resumed: bool)
             f"({len(strange)} such tensors), which would stay untrained: give [model] its shape"
         )
     model.freeze_backbone()
+
+
+def build_model(config: Config, tokenizers: Tokenizers, start: Start, out: Path | None) -> Seq2Seq:
+    """Builds the model of a run with the weights that the seed gives, or that it takes over.
+
+    `out` is the directory for the account of a warm start, in the process that writes files.
+    """
+    torch.manual_seed(config.train.seed)
+    model = build_model_for(tokenizers, config.model)
+    check_int8(config, model)
+    sizes = (len(tokenizers.source), len(tokenizers.target))
+    parameters = sum(p.numel() for p in model.parameters())
+    logger.info("vocabulary %d + %d, %s parameters", *sizes, f"{parameters:,}")
+    if not config.train.freeze_backbone:
+        # Weights, gradients and two means of Adam, in four bytes each.
+        cure = "lower the sizes in [model] or tokenizer.size"
+        warn_of_memory("training this model", 4 * 4 * parameters, cure)
+    warm = take_over(model, start, out)
+    if config.train.freeze_backbone:
+        freeze_backbone(model, warm, is_resumed=start.checkpoint is not None)
+    return model
