@@ -239,11 +239,6 @@ def test_any_other_section_name_is_refused_in_one_line(name: str) -> None:
         assert "unknown key" in refusal({name: 1})
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").rglob("*.toml")))
-def test_every_shipped_configuration_is_valid(path: Path) -> None:
-    assert load_config(path).data.train
-
-
 def separator(**settings: object) -> SeparatorConfig:
     return parse_config({"model": {"separator": settings}}).model.separator
 
@@ -297,13 +292,15 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = [*sorted((ROOT / "configs").rglob("*.toml")), ROOT / "src/untold/lab/demo.toml"]
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_configuration_that_is_shipped_names_its_languages(path: Path) -> None:
-    data, unnamed = load_config(path).data, Config().data
-    assert data.source_language != unnamed.source_language
-    assert data.target_language != unnamed.target_language
-    name = path.stem
-    assert f"{data.source_language}-{data.target_language}" in name or name == "demo"
+def test_every_configuration_that_is_shipped_is_valid_and_names_its_languages() -> None:
+    for path in SHIPPED:
+        data, unnamed = load_config(path).data, Config().data
+        assert data.train or path.stem == "demo"
+        assert data.source_language != unnamed.source_language
+        assert data.target_language != unnamed.target_language
+        name = path.stem
+        assert f"{data.source_language}-{data.target_language}" in name or name == "demo"
+    assert len(SHIPPED) > 20
 
 
 def test_a_saved_configuration_keeps_what_was_done_before_a_setting_existed() -> None:
@@ -344,19 +341,21 @@ def test_former_settings_of_the_search_say_what_to_write_instead():
 WRONG = {"train.schedule": "plateau"} | dict.fromkeys(_FORMER, 7)
 
 
-@pytest.mark.parametrize("key", WRONG)
-def test_a_setting_that_is_gone_is_left_out_or_refused_with_what_to_do(key: str) -> None:
-    change = f"{key}={json.dumps(WRONG[key])}"
-    with pytest.raises(UntoldError, match=f"here: {key} = .* was removed: .{{9}}"):
-        parse_config(override({}, [change]), "here")
-    saved = override(json.loads(Config().model_dump_json()), [change])
-    if key.startswith(("decode", "model")) and not key.endswith("backbone_gradient"):
-        # translations would change
-        with pytest.raises(UntoldError, match="was removed: "):
-            parse_config_json(json.dumps(saved), "here")
-    else:  # it trained a model, which translates as it did
-        expected = Config().with_train(schedule="constant" if "schedule" in key else "inverse_sqrt")
-        assert parse_config_json(json.dumps(saved), "here") == expected
+def test_settings_that_are_gone_are_refused_with_what_to_do() -> None:
+    for key in WRONG:
+        change = f"{key}={json.dumps(WRONG[key])}"
+        with pytest.raises(UntoldError, match=f"here: {key} = .* was removed: .{{9}}"):
+            parse_config(override({}, [change]), "here")
+        saved = override(json.loads(Config().model_dump_json()), [change])
+        if key.startswith(("decode", "model")) and not key.endswith("backbone_gradient"):
+            # translations would change
+            with pytest.raises(UntoldError, match="was removed: "):
+                parse_config_json(json.dumps(saved), "here")
+        else:  # it trained a model, which translates as it did
+            expected = Config().with_train(
+                schedule="constant" if "schedule" in key else "inverse_sqrt"
+            )
+            assert parse_config_json(json.dumps(saved), "here") == expected
 
 
 def test_a_former_setting_that_did_nothing_is_left_out() -> None:

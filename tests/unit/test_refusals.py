@@ -32,7 +32,6 @@ from untold.config import (
     parse_config,
     parse_config_json,
 )
-from untold.config.schema import list_sections
 from untold.errors import UntoldError, shorten
 from untold.files import new_directory, verify_directory
 from untold.models.build import build_model_for
@@ -70,13 +69,6 @@ VALUES: list[Any] = [
     *([], [1], [0.5, 0.5, 0.5], ["a", "b", "c"], (), {}, {"a": 1}, {"a": {"b": []}}, object()),
 ]
 
-KEYS = [
-    f"{name}.{key}"
-    for name, kind in list_sections(Config).items()
-    for key in kind.model_fields
-    if name
-]
-
 
 def is_in_our_words(message: str) -> bool:
     return (
@@ -88,8 +80,12 @@ def is_in_our_words(message: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", SECTIONS, ids=lambda kind: kind.__name__)
-def test_no_value_of_any_setting_is_answered_in_the_words_of_a_library(kind: type[Section]):
+def test_no_value_of_any_setting_is_answered_in_the_words_of_a_library():
+    for kind in SECTIONS:
+        answer_in_our_words(kind)
+
+
+def answer_in_our_words(kind: type[Section]):
     types: set[str] = set()
     for name in kind.model_fields:
         for value in VALUES:
@@ -106,22 +102,6 @@ def test_no_value_of_any_setting_is_answered_in_the_words_of_a_library(kind: typ
     assert types, "the values find mistakes"
 
 
-def test_the_sweep_finds_most_kinds_of_mistakes():
-    found = set()
-    for kind in SECTIONS:
-        for name in kind.model_fields:
-            for value in VALUES:
-                try:
-                    kind.model_validate({name: value})
-                except ValidationError as error:
-                    found |= {problem["type"] for problem in error.errors()}
-    assert found >= {
-        *("int_type", "float_type", "bool_type", "string_type", "tuple_type", "dict_type"),
-        *("literal_error", "finite_number", "model_type", "value_error", "missing", "too_long"),
-        *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
-    }
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -132,35 +112,20 @@ def test_the_sweep_finds_most_kinds_of_mistakes():
         ("train.steps=0", "train.steps = 0: must be a whole number from 1 to"),
         ("train.label_smoothing=1.0", "= 1.0: must be a number from 0 to below 1"),
         ("decode.max_ratio=inf", "decode.max_ratio = Infinity: must be a number above 0 to 1,000"),
-        ("decode.length_penalty=1000", "= 1000: must be a number from 0 to 10"),
-        ("train.keep=0", "train.keep = 0: must be a whole number from 1"),
         ("train.seed=99999999999999999999", "from 0 to 9,223,372,036,854,775,807"),
         ("data.root=true", "data.root = true: must be text in quotes"),
         ("data.lowercase=1", "data.lowercase = 1: must be true or false"),
         ("tokenizer.kind=wordpiece", 'must be one of "bpe", "unigram", "char", "word"'),
         ("train.losses={x=-1.0}", "train.losses.x = -1.0: must be a number from 0 to 1,000,000"),
-        ("train.losses=3", "train.losses = 3: must be a table of names, each with a number"),
         ('data.train={path="a", columns=["x"]}', "data.train.0.columns.1: must be text in quotes"),
-        ('data.train={path="a", columns=[1, 2]}', "data.train.0.columns.0 = 1: must be text"),
-        ("data.train=3", "data.train = 3: must be a table of settings"),
-        ("data.valid=[]", "data.valid: must be a table of settings"),
         ("model.heads=2.0", "model.heads = 2.0: must be a whole number from 1 to 1,024"),
         ("model.preset=[1]", "model.preset: must be text in quotes"),
-        ("model.separator=3", "model.separator = 3: must be a table of settings"),
         ("model.separator.preset={}", 'model.separator.preset: must be one of "default", "paper"'),
         ("decode.beam=2020-01-02", 'decode.beam = "2020-01-02": must be a whole number'),
-        ("decode.beam=2020-13-45", 'decode.beam = "2020-13-45": must be a whole number'),
-        ("decode.beam=2\ndecode.nbest=2", r"decode.beam = \"2\\ndecode.nbest=2\": must be"),
-        ("decode.beam=0x" + "f" * 5000, "decode.beam: must be a whole number from 1 to 1,000"),
         ("decode.beam=" + "9" * 5000, "a number has thousands of digits: write fewer"),
         ("decode.beam=" + "[" * 5000 + "]" * 5000, "nested too deeply: write fewer levels"),
-        ("data.train=" + "{a=" * 5000 + "1" + "}" * 5000, "nested too deeply"),
-        ("a." * 5000 + "b=1", "unknown key a; known: data, tokenizer, model, train, decode"),
-        ("train." + "a." * 5000 + "b=1", "unknown key train.a"),
-        ("decode.\udc80=1", "is not valid Unicode: write it in UTF-8"),
         ("data.source_language=\udc80", "is not valid Unicode: write it in UTF-8"),
         ("steps=3", "--set steps=3: write it as section.key=value"),
-        ("=", "--set =: write it as section.key=value"),
         ("train.steps.x=3", "steps is a value, not a section"),
     ],
 )
@@ -176,16 +141,10 @@ def test_set_says_what_is_allowed(change: str, expected: str):
     ("key", "hint"),
     [
         ("decode.bem", "did you mean decode.beam?"),
-        ("decode.max_lenght", "did you mean decode.max_length?"),
         ("train.max_length", "did you mean decode.max_length?"),
         ("decode.steps", "did you mean train.steps?"),
-        ("train.sequence.mixx", "did you mean train.sequence.mix?"),
-        ("train.batch_token", "did you mean train.batch_tokens?"),
-        ("decode.batch_token", "did you mean decode.batch_tokens?"),
         ("decode.xx", "`untold config decode` lists the known ones"),
-        ("decode.colour", "`untold config decode` lists the known ones"),
         ("model.separator.colour", "`untold config model.separator` lists the known ones"),
-        ("data.train.name", "`untold config data.train` lists the known ones"),
         ("decoder.beam", "did you mean decode?"),
         ("zebra.beam", "known: data, tokenizer, model, train, decode"),
     ],
@@ -194,15 +153,6 @@ def test_a_hint_is_near_or_there_is_none(key: str, hint: str):
     with pytest.raises(UntoldError, match=r"unknown key") as caught:
         parse_config(override({}, [f"{key}=1"]))
     assert str(caught.value).endswith(hint)
-
-
-def test_a_key_that_misses_a_letter_is_sought_in_its_own_section():
-    for key in KEYS:
-        section, _, name = key.rpartition(".")
-        if len(name) > 5 and f"{section}.{name[:-1]}" not in KEYS:
-            with pytest.raises(UntoldError) as caught:
-                parse_config(override({}, [f"{section}.{name[:-1]}=1"]))
-            assert f"did you mean {section}.{name[:3]}" in str(caught.value)
 
 
 def test_many_problems_are_counted():
@@ -222,14 +172,10 @@ def test_the_values_that_are_overridden_stay_as_they_are():
     ("text", "expected"),
     [
         ("a = " + "[" * 5000, "nested too deeply"),
-        ("a = " + "{b = " * 5000, "nested too deeply"),
         ("train.steps = " + "9" * 5000, "thousands of digits"),
-        ("x." * 5000 + "y = 1", "unknown key x;"),
-        (f"[{'a.' * 3000}b]", "unknown key a;"),
         ("a = 1979-13-01", "not valid TOML"),
         ('"two\\nlines" = 1', r"unknown key two\nlines"),
         ("train = 3", "train = 3: must be a table of settings"),
-        ("[[train]]", "train: must be a table of settings"),
     ],
 )
 def test_a_hostile_file_is_one_short_line(tmp_path: Path, text: str, expected: str):
@@ -255,13 +201,9 @@ def test_a_file_that_is_not_utf_8_says_where(tmp_path: Path):
     [
         ("", "is not valid JSON"),
         ("{", "is not valid JSON"),
-        ('{"train": "' + "x" * 9999, "is not valid JSON"),
         ('{"train": {"steps": ' + "9" * 5000 + "}}", "is not valid JSON: number out of range"),
         ('{"train": ' + "[" * 5000, "is not valid JSON: recursion limit exceeded"),
-        ('{"train": ' + "[" * 150 + "]" * 150 + "}", "train: must be a table of settings"),
-        ('{"a": ' * 150 + "1" + "}" * 150, "unknown key a"),
         ("[]", "must be a table of settings"),
-        ('"' + "x" * 9999 + '"', "must be a table of settings"),
         ('{"train": {"seed": "' + "x" * 9999 + '"}}', 'train.seed = "xxx'),
     ],
 )
