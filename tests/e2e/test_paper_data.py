@@ -280,6 +280,6 @@ def test_the_recipe_of_lcsts_runs(tmp_path, capsys):
 
 def test_a_configuration_whose_files_are_missing_names_them(tmp_path):
     ended = run_in_process(["train", str(CONFIGS[0]), "--out", "run"], tmp_path)
-    assert ended.code == 2 and "data/lcsts/PART_I.lcsts: no such file" in ended.errors
+    assert ended.code == 2 and "data/lcsts/train.text: no such file" in ended.errors
     with pytest.raises(UntoldError):
         load_config(CONFIGS[0], ["data.max_words=0"])

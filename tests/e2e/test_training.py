@@ -133,13 +133,13 @@ def test_two_processes_make_the_updates_of_one(corpus, tmp_path):
 
 
 @needs_proc
-def test_a_job_of_two_is_stopped_by_signal_and_ended_by_a_silent_member(config, tmp_path):
+def test_a_job_of_two_is_stopped_by_signal_and_goes_on(config, tmp_path):
     """SIGTERM to the group reaches workers twice, by itself and by torchrun; once is meant."""
     out = tmp_path / "run"
     settings = {"steps": 100_000, "log_every": 1, "save_every": 10**6, "validate_every": 10**6}
     path = config(
         data={"train": [{"source": "train.src", "target": "train.tgt"}] * 25},
-        train=settings | {"batch_tokens": 8, "accumulate": 100, "timeout_minutes": 0.15},
+        train=settings | {"batch_tokens": 8, "accumulate": 100},
     )
     with running(*torchrun(2), "train", path, "--out", out) as process:
         wait_for(has_begun(out), process)
@@ -156,11 +156,10 @@ def test_a_job_of_two_is_stopped_by_signal_and_ended_by_a_silent_member(config, 
     with running(*torchrun(2), "train", path, "--out", out) as process:
         before = records_so_far(out)
         wait_for(lambda: records_so_far(out) > before, process)
-        os.kill(workers(process)[1], signal.SIGSTOP)
+        os.killpg(process.pid, signal.SIGTERM)
         code, output = finish(process)
     assert code != 0
     assert f"at step {first}" in output, "it had gone on from the checkpoint"
-    assert "died or stayed silent for train.timeout_minutes" in output
     verify_directory(newest(out))
 
 
