@@ -18,7 +18,7 @@ class CorpusConfig(Section):
     target: str | None = None
     """A text file with the translations, line by line, or a pattern of as many files."""
     path: str | None = None
-    """A table instead: a .tsv, .jsonl or .parquet file, or a part of LCSTS (.lcsts)."""
+    """A table instead: a .tsv, .jsonl or .parquet file."""
     dataset: str | None = None
     """A Hugging Face dataset instead: its name, or a directory."""
     split: str = "train"
