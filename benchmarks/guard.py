@@ -61,7 +61,7 @@ VOCABULARY = 2000
 
 
 def _routing() -> Pair:
-    inputs = make_inputs((16, 14, 14, 128, 64), "mlp")
+    inputs = make_inputs((16, 14, 14, 128, 64), "paper")
     return lambda: inputs.run(ours), lambda: inputs.run(split_routing)
 
 

@@ -228,7 +228,7 @@ def test_the_search_is_the_plain_one(batch, alpha, beta, beam, data, shortest, l
 @settings(max_examples=10, deadline=None)
 @given(batch=sources, sample=st.booleans())
 def test_neighbours_and_padding_change_nothing(batch, sample):
-    config = DecodeConfig(nbest=3, max_length=12, sample=sample, coverage_penalty=0.7)
+    config = DecodeConfig(nbest=3, max_length=12, temperature=float(sample), coverage_penalty=0.7)
     model, numbers = HistoryModel(), tuple(range(10, 10 + len(batch)))
     together = search(model, batch_of(batch, indices=numbers), config, {"attention"})
     for source, number, hypotheses in zip(batch, numbers, together, strict=True):
@@ -242,7 +242,11 @@ def test_neighbours_and_padding_change_nothing(batch, sample):
 @given(batch=sources, alpha=alphas, beta=betas, sample=st.booleans(), members=st.integers(1, 2))
 def test_reported_scores_are_what_rescoring_gives(batch, alpha, beta, sample, members):
     config = DecodeConfig(
-        nbest=3, max_length=9, sample=sample, length_penalty=alpha, coverage_penalty=beta
+        nbest=3,
+        max_length=9,
+        temperature=float(sample),
+        length_penalty=alpha,
+        coverage_penalty=beta,
     )
     models = [HistoryModel(sharpness=number + 1.0) for number in range(members)]
     model = Ensemble(models) if members > 1 else models[0]
