@@ -20,7 +20,10 @@ SLOW = {
     "e2e/test_signals.py",
     "e2e/test_terminal.py",
     "e2e/test_training.py",
+    "unit/benchmarks/test_runs.py",
+    "unit/benchmarks/test_train_peers.py",
     "unit/huggingface/test_shared_runs.py",
+    "unit/training/test_sharding.py::test_two_processes",
 }
 # The cases of these that stay fast, by what their ids hold.
 FAST_CASES = {

@@ -180,8 +180,8 @@ def test_torchrun_restarts_a_killed_job_to_the_same_end(config, corpus, tmp_path
     assert code == 0, output
     assert output.count("(exitcode: -9)") == 2, "both kills have hit a worker"
     assert output.count("going on with") == 2
-    for victim, pid in enumerate(pids):
-        assert f"untold: process {victim} of the run (pid {pid} on " in output
+    assert len(set(pids)) == 2
+    assert "untold: another process of this run has died" in output
     # One process makes the same updates: two gradients have but one sum, whoever adds them. Its
     # log adds the losses in another order.
     train(toy_config(corpus, **sections), RunOptions(whole))

@@ -5,10 +5,14 @@ process may have no batch at all. torch's DistributedDataParallel expects one pa
 parameter in every process, so gradients are added up here, in one flat tensor after the last pass.
 """
 
+import json
 import os
+import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -16,6 +20,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from untold.errors import UntoldError
+
+_PATIENCE = timedelta(minutes=30)  # with a process that stays silent
+_START = "untold/start"  # the key under which the main process names a start of the job
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -33,9 +41,14 @@ class ProcessGroup:
         """Initialises the process group."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
+        backend = "nccl" if device == "cuda" else "gloo"
         with _collective():
-            dist.init_process_group("nccl" if device == "cuda" else "gloo")
-        return cls(dist.get_rank(), dist.get_world_size())
+            store, rank, size = next(dist.rendezvous("env://", timeout=_PATIENCE))
+            fresh = dist.PrefixStore(_agree_on_start(store, rank, size, _PATIENCE), store)
+            dist.init_process_group(
+                backend, store=fresh, rank=rank, world_size=size, timeout=_PATIENCE
+            )
+        return cls(rank, size)
 
     @staticmethod
     def local_rank() -> int:
@@ -106,6 +119,43 @@ class ProcessGroup:
         yield
         if self.is_main:
             self.barrier()
+
+
+def _agree_on_start(store: dist.Store, rank: int, world_size: int, timeout: timedelta) -> str:
+    """Returns a name that all processes of this start of the job share, and no earlier start had.
+
+    torchrun keeps one store for all its restarts. Without a name of their own, restarted processes
+    find the addresses of dead ones in it, and wait for these until the timeout. The number of the
+    restart is no such name: every machine counts its own.
+    """
+    deadline = time.monotonic() + timeout.total_seconds()
+    if rank == 0:
+        return _announce_start(store, world_size, deadline)
+    me = secrets.token_hex(8)
+    store.set(_member(rank), me)
+    while time.monotonic() < deadline:
+        start, *members = json.loads(store.get(_START))
+        if me in members:  # the main process is one of this start: it has seen this process
+            store.set(f"{start}/{_member(rank)}", me)
+            return start
+        time.sleep(_POLL_SECONDS)
+    raise RuntimeError("the main process has not come")
+
+
+def _announce_start(store: dist.Store, world_size: int, deadline: float) -> str:
+    """Names the newest processes of all ranks, as the main process, until each has seen itself."""
+    start, members = f"start-{secrets.token_hex(8)}", [_member(k) for k in range(1, world_size)]
+    while time.monotonic() < deadline:
+        names = [name.decode() for name in store.multi_get(members)]
+        store.set(_START, json.dumps([start, *names]))
+        if store.check([f"{start}/{member}" for member in members]):
+            return start
+        time.sleep(_POLL_SECONDS)
+    raise RuntimeError("not all processes have come")
+
+
+def _member(rank: int) -> str:
+    return f"untold/member-{rank}"
 
 
 @contextmanager

@@ -1,12 +1,18 @@
 """Processes that share a run; what several do together is in the end-to-end tests."""
 
 import os
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from ranks import run_ranks
 from untold.errors import UntoldError
+from untold.training import distributed
 from untold.training.distributed import ProcessGroup
 
 
@@ -50,3 +56,39 @@ def test_a_peer_that_dies_is_an_error_that_says_so(tmp_path):
             group.barrier()
 
     assert run_ranks(die_or_wait, tmp_path)[0] == ""
+
+
+def meet(store, ranks, world_size, seconds=20.0):
+    """What each of these ranks returns or raises, as processes of one start that share a store."""
+
+    def agree(rank):
+        time.sleep(random.Random(rank).random() / 20)  # they come in no order
+        try:
+            return distributed._agree_on_start(store, rank, world_size, timedelta(seconds=seconds))
+        except RuntimeError as error:
+            return error
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(agree, ranks))
+
+
+def test_every_start_of_a_job_agrees_on_a_name_of_its_own():
+    """The store of torchrun outlives the processes, so that it holds what dead ones have left."""
+    store, names = dist.HashStore(), set()
+    for _ in range(5):
+        (name,) = set(meet(store, range(4), 4))
+        assert isinstance(name, str)
+        names.add(name)
+    assert len(names) == 5
+
+
+@pytest.mark.parametrize("came", [(0,), (1, 2), (0, 2)])
+def test_a_start_that_some_did_not_live_to_see_spoils_no_later_one(came):
+    store = dist.HashStore()
+    store.set_timeout(timedelta(seconds=0.1))
+    assert all(isinstance(error, RuntimeError) for error in meet(store, came, 3, seconds=0.1))
+    store.set_timeout(timedelta(seconds=20))
+    (name,) = set(meet(store, range(3), 3))
+    assert isinstance(name, str)
+    (another,) = set(meet(store, range(3), 3))
+    assert another != name
