@@ -8,7 +8,7 @@ SERVE_INSTALLED := $(VENV)/.installed-serve
 DOCS_INSTALLED := $(VENV)/.installed-docs
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
-.PHONY: demo serve test test-all check check-web browser pages embedded fuzz
+.PHONY: demo serve test test-slow test-all check check-web browser pages embedded fuzz
 .PHONY: bench bench-peers bench-check bench-record docs clean
 
 demo: $(INSTALLED)  ## train on the embedded corpus and translate (5 minutes on 2 cores)
@@ -23,8 +23,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 test: $(DEV_INSTALLED)  ## before a push: what is not marked slow (5 minutes on 2 cores)
 	$(PYTEST) -m "not slow"
 
-test-all: $(DEV_INSTALLED) browser  ## all tests, with shapes checked and more examples (20 minutes)
-	UNTOLD_TYPECHECK=1 HYPOTHESIS_PROFILE=full $(PYTEST)
+test-slow: $(DEV_INSTALLED) browser  ## what make test leaves out, with shapes checked and more examples
+	UNTOLD_TYPECHECK=1 HYPOTHESIS_PROFILE=full $(PYTEST) -m "slow or hypothesis"
+
+test-all: test test-slow  ## all tests (25 minutes)
 
 check: $(DEV_INSTALLED) check-web  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .

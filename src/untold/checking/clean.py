@@ -144,7 +144,7 @@ def clean_corpus(
     return cleaned
 
 
-def _score(item: CheckedSegment | Segment | Damage, cleaned: Cleaned) -> tuple[float, float, float]:
+def _score(item: CheckedSegment | Segment | Damage, cleaned: Cleaned) -> tuple[int, float, float]:
     """Returns line, omission and addition of a pair, and counts it unless it was judged."""
     if isinstance(item, CheckedSegment):
         return item.segment.line, item.source.any, item.target.any
