@@ -254,7 +254,7 @@ class Trainer:
             indices = rows[position]
             if dropout:
                 sources, targets = self.store.sides
-                pairs = [(sources[index], targets[index]) for index in indices]
+                pairs = [(sources[index], targets[index]) for index in indices.tolist()]
                 seed = _seed(self.config.seed, epoch, first + position)
                 pairs = self.codec.resample(pairs, dropout, seed)  # makes batches somewhat longer
                 batch = self.codec.batch(pairs, indices)
