@@ -1,0 +1,85 @@
+"""Faults, the places where they belong, and copies of the package that have one of them."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ROOT", "Fault", "Place", "find", "plant", "read_faults"]
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "untold"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mistake as text: what stands in the source, and what takes its place."""
+
+    id: str
+    area: str
+    harm: str  # what goes wrong for a user
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fault belongs, or why that is not known."""
+
+    file: Path = Path()  # relative to the package
+    start: int = 0
+    stop: int = 0
+    mistake: str = ""
+
+
+def read_faults() -> tuple[list[Fault], dict[str, list[str]]]:
+    """Reads the faults, and for each area the tests that are likely to notice one."""
+    text = Path(__file__).with_name("faults.toml").read_text(encoding="utf-8")
+    document = tomllib.loads(text)
+    return [Fault(**values) for values in document["fault"]], document["first"]
+
+
+def find(fault: Fault) -> Place:
+    """Finds the one place in the package whose text a fault replaces; any blanks are alike."""
+    pattern = re.compile(r"\s+".join(map(re.escape, fault.before.split())))
+    places = [
+        Place(path.relative_to(PACKAGE), match.start(), match.end())
+        for path in sorted(PACKAGE.rglob("*"))
+        if path.suffix in (".py", ".c", ".h")
+        for match in pattern.finditer(path.read_text(encoding="utf-8"))
+    ]
+    if len(places) == 1:
+        return places[0]
+    files = ", ".join(str(place.file) for place in places) or "nowhere"
+    cure = "write `before` in faults.toml as the source now says it, at one place"
+    return Place(mistake=f"{fault.id}: its text is found {len(places)} times ({files}): {cure}")
+
+
+def plant(fault: Fault | None, folder: Path) -> None:
+    """Copies the package into a folder, with a fault unless it is None.
+
+    Compiled modules come along and keep their times, so that Python compiles one module alone.
+    """
+    copy = folder / PACKAGE.name
+    shutil.copytree(PACKAGE, copy)
+    if fault is None:
+        return
+    place = find(fault)
+    text = (PACKAGE / place.file).read_text(encoding="utf-8")
+    changed = text[: place.start] + fault.after + text[place.stop :]
+    (copy / place.file).write_text(changed, encoding="utf-8")
+    if place.file.suffix != ".py":
+        _compile(copy)
+
+
+def _compile(copy: Path) -> None:
+    """Compiles the kernels of a copy as setuptools does, in place of those that came along."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (module,) = settings["tool"]["setuptools"]["ext-modules"]
+    (library,) = copy.rglob(f"{module['name'].rpartition('.')[2]}*.so")
+    sources = [str(copy / Path(name).relative_to("src/untold")) for name in module["sources"]]
+    linked = [f"-l{name}" for name in module.get("libraries", ())]
+    command = ["cc", "-shared", "-fPIC", *module["extra-compile-args"], *sources, *linked]
+    subprocess.run([*command, "-o", str(library)], check=True)
