@@ -11,14 +11,15 @@ what a part of the tests catches the whole catches, too. A run goes on where its
 
 import argparse
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from faults.planting import ROOT, Fault, find, read_faults
-from faults.trial import Trials, Verdict
+from faults.trial import Verdict, Verdicts, judge
 
 
 def main() -> None:
-    """Checks that all faults are there, or plants them."""
+    """Checks that all faults are there, and plants them."""
     parser = argparse.ArgumentParser(
         prog="faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -32,44 +33,54 @@ def main() -> None:
     options = parser.parse_args()
     faults, likely = read_faults()
     if unknown := set(options.only) - {fault.id for fault in faults}:
-        sys.exit(f"no such fault: {', '.join(sorted(unknown))}")
+        parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     faults = [fault for fault in faults if fault.id in options.only or not options.only]
-    lost = [message for fault in faults if (message := find(fault).mistake)]
-    if lost:
-        sys.exit("\n".join(lost))
+    places = {fault.id: [str(file) for file, _ in find(fault)] for fault in faults}
+    if lost := [
+        f"{name} ({', '.join(files[:3])})" for name, files in places.items() if len(files) != 1
+    ]:
+        sys.exit(f"not found at one place alone, so mend faults.toml: {'; '.join(lost)}")
     if options.what == "check":
         print(f"{len(faults)} faults, each at one place")
-        return
-    if options.first is None and not options.tests:
+    elif options.first is None and not options.tests:
         parser.error("run needs --tests, --first or both")
-    rounds = _rounds(faults, options, likely)
-    verdicts = Trials(rounds, 60 * options.minutes, options.json).run(faults, options.jobs)
-    _print_table(faults, verdicts)
+    else:
+        _run(faults, options, likely)
+
+
+def _run(faults: list[Fault], options: argparse.Namespace, likely: dict[str, list[str]]) -> None:
+    verdicts, seconds = Verdicts(options.json), 60 * options.minutes
+    rounds = {fault.id: _rounds(fault, options, likely) for fault in faults}
+
+    def plant(fault: Fault) -> None:
+        if not verdicts.are_final(fault, rounds[fault.id][-1]):
+            verdicts.add(fault, judge(fault, rounds[fault.id], seconds))
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(plant, faults))
+    _print_table(faults, verdicts.known)
 
 
 def _rounds(
-    faults: list[Fault], options: argparse.Namespace, likely: dict[str, list[str]]
-) -> dict[str, list[list[str]]]:
-    """Lists for each fault the arguments of one or two runs of pytest."""
+    fault: Fault, options: argparse.Namespace, likely: dict[str, list[str]]
+) -> list[list[str]]:
+    """Lists the arguments of one or two runs of pytest."""
     whole = [options.tests.split()] if options.tests else []
     if options.first is None:
-        return {fault.id: whole for fault in faults}
-    found = {}
-    for fault in faults:
-        first = options.first or [test for test in likely[fault.area] if (ROOT / test).exists()]
-        found[fault.id] = [first, *whole] if first else whole
-    return found
+        return whole
+    area = [f"tests/{test}" for test in likely[fault.area] if (ROOT / "tests" / test).exists()]
+    return [options.first or area, *whole]
 
 
 def _print_table(faults: list[Fault], verdicts: dict[str, Verdict]) -> None:
-    caught = [fault for fault in faults if verdicts[fault.id].result == "caught"]
     print("| fault | area | verdict | seconds | noticed by |\n|---|---|---|---:|---|")
     for fault in faults:
         found = verdicts[fault.id]
         print(
             f"| {fault.id} | {fault.area} | {found.result} | {found.seconds:.0f} | {found.test} |"
         )
-    print(f"\ncaught {len(caught)} of {len(faults)}")
+    caught = sum(verdicts[fault.id].result == "caught" for fault in faults)
+    print(f"\ncaught {caught} of {len(faults)}")
 
 
 main()

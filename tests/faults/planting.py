@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Fault", "Place", "find", "plant", "read_faults"]
+__all__ = ["ROOT", "Fault", "find", "plant", "read_faults"]
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "untold"
@@ -24,37 +24,27 @@ class Fault:
     after: str
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a fault belongs, or why that is not known."""
-
-    file: Path = Path()  # relative to the package
-    start: int = 0
-    stop: int = 0
-    mistake: str = ""
-
-
 def read_faults() -> tuple[list[Fault], dict[str, list[str]]]:
     """Reads the faults, and for each area the tests that are likely to notice one."""
     text = Path(__file__).with_name("faults.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
-    return [Fault(**values) for values in document["fault"]], document["first"]
+    faults = [
+        Fault(name, area, **texts)
+        for area, group in document["fault"].items()
+        for name, texts in group.items()
+    ]
+    return faults, document["first"]
 
 
-def find(fault: Fault) -> Place:
-    """Finds the one place in the package whose text a fault replaces; any blanks are alike."""
+def find(fault: Fault) -> list[tuple[Path, slice]]:
+    """Finds the text that a fault replaces: files of the package, and a part of each."""
     pattern = re.compile(r"\s+".join(map(re.escape, fault.before.split())))
-    places = [
-        Place(path.relative_to(PACKAGE), match.start(), match.end())
+    return [
+        (path.relative_to(PACKAGE), slice(*match.span()))
         for path in sorted(PACKAGE.rglob("*"))
         if path.suffix in (".py", ".c", ".h")
         for match in pattern.finditer(path.read_text(encoding="utf-8"))
     ]
-    if len(places) == 1:
-        return places[0]
-    files = ", ".join(str(place.file) for place in places) or "nowhere"
-    cure = "write `before` in faults.toml as the source now says it, at one place"
-    return Place(mistake=f"{fault.id}: its text is found {len(places)} times ({files}): {cure}")
 
 
 def plant(fault: Fault | None, folder: Path) -> None:
@@ -66,11 +56,11 @@ def plant(fault: Fault | None, folder: Path) -> None:
     shutil.copytree(PACKAGE, copy)
     if fault is None:
         return
-    place = find(fault)
-    text = (PACKAGE / place.file).read_text(encoding="utf-8")
+    ((file, place),) = find(fault)
+    text = (PACKAGE / file).read_text(encoding="utf-8")
     changed = text[: place.start] + fault.after + text[place.stop :]
-    (copy / place.file).write_text(changed, encoding="utf-8")
-    if place.file.suffix != ".py":
+    (copy / file).write_text(changed, encoding="utf-8")
+    if file.suffix != ".py":
         _compile(copy)
 
 
