@@ -1,7 +1,7 @@
 """Plants the faults of faults.toml, one at a time, and asks whether the tests notice.
 
     cd tests && python -m faults check
-    cd tests && python -m faults run --first --tests "tests/unit tests/golden" --json found.json
+    cd tests && python -m faults run --first --tests "-n 2 -m 'not slow'" --json found.json
 
 Each fault is planted in a copy of src/untold, which stands first on PYTHONPATH, so that a checkout
 never changes. A fault is caught if a test fails with it that passes without it. `--first` runs the
@@ -10,6 +10,7 @@ what a part of the tests catches the whole catches, too. A run goes on where its
 """
 
 import argparse
+import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,7 @@ def main() -> None:
         prog="faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=("check", "run"))
-    parser.add_argument("--tests", default="", help="arguments of pytest, from the checkout")
+    parser.add_argument("--tests", help="arguments of pytest: tests from the checkout, options")
     parser.add_argument("--first", nargs="*", metavar="DIR", help="tests that run before these")
     parser.add_argument("--only", nargs="+", metavar="ID", default=())
     parser.add_argument("--jobs", type=int, default=1)
@@ -42,7 +43,7 @@ def main() -> None:
         sys.exit(f"not found at one place alone, so mend faults.toml: {'; '.join(lost)}")
     if options.what == "check":
         print(f"{len(faults)} faults, each at one place")
-    elif options.first is None and not options.tests:
+    elif options.first is None and options.tests is None:
         parser.error("run needs --tests, --first or both")
     else:
         _run(faults, options, likely)
@@ -64,12 +65,14 @@ def _run(faults: list[Fault], options: argparse.Namespace, likely: dict[str, lis
 def _rounds(
     fault: Fault, options: argparse.Namespace, likely: dict[str, list[str]]
 ) -> list[list[str]]:
-    """Lists the arguments of one or two runs of pytest."""
-    whole = [options.tests.split()] if options.tests else []
-    if options.first is None:
-        return whole
-    area = [f"tests/{test}" for test in likely[fault.area] if (ROOT / "tests" / test).exists()]
-    return [options.first or area, *whole]
+    """Lists the arguments of one or two runs of pytest, with the same options."""
+    whole = shlex.split(options.tests or "")
+    rounds = [] if options.tests is None else [whole]
+    if options.first is not None:
+        there = [f"tests/{test}" for test in likely[fault.area] if (ROOT / "tests" / test).exists()]
+        flags = [each for each in whole if not (ROOT / each.partition("::")[0]).exists()]
+        rounds.insert(0, [*(options.first or there), *flags])
+    return rounds
 
 
 def _print_table(faults: list[Fault], verdicts: dict[str, Verdict]) -> None:

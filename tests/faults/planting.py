@@ -70,6 +70,5 @@ def _compile(copy: Path) -> None:
     (module,) = settings["tool"]["setuptools"]["ext-modules"]
     (library,) = copy.rglob(f"{module['name'].rpartition('.')[2]}*.so")
     sources = [str(copy / Path(name).relative_to("src/untold")) for name in module["sources"]]
-    linked = [f"-l{name}" for name in module.get("libraries", ())]
-    command = ["cc", "-shared", "-fPIC", *module["extra-compile-args"], *sources, *linked]
+    command = ["cc", "-shared", "-fPIC", *module["extra-compile-args"], *sources, "-lm"]
     subprocess.run([*command, "-o", str(library)], check=True)

@@ -12,20 +12,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from faults.planting import ROOT, Fault, plant
 
 __all__ = ["Verdict", "Verdicts", "judge"]
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)(?: - (.*))?$", re.MULTILINE)
-_OUT_OF_TIME = "out of time"
+_NO_TESTS = 5  # how pytest ends if it was to run none
 _OPTIONS = ("-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider")
-
-
-class _Outcome(NamedTuple):
-    failed: str  # the first test that failed; "" if all passed
-    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,30 +59,26 @@ class Verdicts:
 
 
 def judge(fault: Fault, rounds: Sequence[Sequence[str]], seconds: float) -> Verdict:
-    """Runs tests with a fault until one fails; `rounds` are the arguments of runs of pytest."""
-    began, outcome, result, arguments = time.monotonic(), _Outcome(""), "missed", ()
+    """Runs tests with a fault until one fails; `rounds` are the arguments of runs of pytest.
+
+    A failure counts if the same test passes without the fault.
+    """
+    began, failed, message, result, arguments = time.monotonic(), "", "", "", ()
     with tempfile.TemporaryDirectory(prefix="untold-fault-") as folder:
         for number, arguments in enumerate(rounds):
-            outcome = _run_pytest(fault, arguments, Path(folder, str(number)), seconds)
-            if outcome.failed:
-                result = _weigh(outcome, Path(folder, "intact"), seconds)
+            failed, message = _run_pytest(fault, arguments, Path(folder, str(number)), seconds)
+            if failed:
+                intact, _ = _run_pytest(None, [failed], Path(folder, "intact"), seconds)
+                result = "fails without it, too" if intact else "caught"
                 break
-    taken = round(time.monotonic() - began, 1)
-    return Verdict(result, taken, *outcome, " ".join(arguments))
-
-
-def _weigh(outcome: _Outcome, folder: Path, seconds: float) -> str:
-    """Says what a failure shows; a test counts that passes without the fault."""
-    if outcome.failed == _OUT_OF_TIME:
-        return _OUT_OF_TIME
-    intact = _run_pytest(None, [outcome.failed], folder, seconds)
-    return "fails without it, too" if intact.failed else "caught"
+    taken, result = round(time.monotonic() - began, 1), result or message or "missed"
+    return Verdict(result, taken, failed, message, " ".join(arguments))
 
 
 def _run_pytest(
     fault: Fault | None, arguments: Sequence[str], folder: Path, seconds: float
-) -> _Outcome:
-    """Runs tests on a copy of the package in `folder` until the first one fails."""
+) -> tuple[str, str]:
+    """Runs tests on a copy of the package in `folder`; returns the first that fails, and why."""
     plant(fault, folder)
     own = {
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
@@ -110,9 +100,9 @@ def _run_pytest(
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # with all that the tests have started
-            return _Outcome(_OUT_OF_TIME)
-    if process.returncode == 0:
-        return _Outcome("")
+            return "", "out of time"
+    if process.returncode in (0, _NO_TESTS):
+        return "", ""
     if match := _FAILED.search(output):
-        return _Outcome(match[1], (match[2] or "")[:200])
+        return match[1], (match[2] or "")[:200]
     raise RuntimeError(f"pytest {' '.join(arguments)} has ended:\n{output[-2000:]}")
