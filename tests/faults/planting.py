@@ -6,6 +6,7 @@ import subprocess
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from sysconfig import get_config_var
 
 __all__ = ["ROOT", "Fault", "find", "plant", "read_faults"]
 
@@ -65,10 +66,10 @@ def plant(fault: Fault | None, folder: Path) -> None:
 
 
 def _compile(copy: Path) -> None:
-    """Compiles the kernels of a copy as setuptools does, in place of those that came along."""
+    """Compiles the kernels of a copy as setuptools does, over those that came along."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (module,) = settings["tool"]["setuptools"]["ext-modules"]
-    (library,) = copy.rglob(f"{module['name'].rpartition('.')[2]}*.so")
+    library = copy.parent.joinpath(*module["name"].split("."))
     sources = [str(copy / Path(name).relative_to("src/untold")) for name in module["sources"]]
     command = ["cc", "-shared", "-fPIC", *module["extra-compile-args"], *sources, "-lm"]
-    subprocess.run([*command, "-o", str(library)], check=True)
+    subprocess.run([*command, "-o", f"{library}{get_config_var('EXT_SUFFIX')}"], check=True)
