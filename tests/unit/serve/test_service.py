@@ -198,3 +198,6 @@ def test_a_model_searches_as_a_request_wants():
     assert (wider.beam, wider.nbest, wider.length_penalty) == (plain.beam + 3,) * 2 + (0.5,)
     narrow = model.with_decoding(Decoding(beam=1))
     assert narrow.decode.beam == 1 and model.with_decoding(Decoding(beam=1)) is narrow
+    for penalty in (0.5, 2.0):  # a request must not get what the one before it asked for
+        decoding = Decoding(length_penalty=penalty)
+        assert model.with_decoding(decoding).decode.length_penalty == penalty
