@@ -4,16 +4,14 @@ from collections.abc import Callable, Mapping
 
 from untold.commands.adopt import adopt, import_model
 from untold.commands.align import align
-from untold.commands.calibrate import calibrate
 from untold.commands.check import check
 from untold.commands.clean import clean
 from untold.commands.config import config
-from untold.commands.demo import demo
 from untold.commands.evaluate import compare, evaluate
 from untold.commands.explain import explain
 from untold.commands.export import export
-from untold.commands.models import average, info, score
-from untold.commands.reproduce import reproduce, sample, sheet
+from untold.commands.models import average, calibrate, info, score
+from untold.commands.reproduce import demo, reproduce, sample, sheet
 from untold.commands.serve import serve
 from untold.commands.train import train
 from untold.commands.translate import translate

@@ -1,4 +1,4 @@
-"""The doors to the laboratory: `untold reproduce`, `untold sample` and `untold sheet`."""
+"""The doors to the laboratory: `untold reproduce`, `sample`, `sheet` and `demo`."""
 
 import json
 import re
@@ -297,3 +297,13 @@ def _read_systems(given: list[str]) -> dict[str, Path]:
             raise UntoldError(f"--system {shorten(text)}: there is another {shorten(name)}: rename")
         systems[name] = Path(path)
     return systems
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The directory to work in.")] = Path("runs/demo"),
+) -> None:
+    """Train on the embedded corpus, translate unseen sentences, and show the scores."""
+    from untold.lab.demo import run_demo
+
+    say_if_stopped(f"what is finished stays in {out}; run the same command again to go on")
+    run_demo(out)
