@@ -16,6 +16,7 @@ SLOW = {
     "e2e/test_going_on.py",
     "e2e/test_model_pages.py",
     "e2e/test_paper_data.py::test_the_recipe",
+    "e2e/test_progress.py::test_a_terminal_shows_bars",
     "e2e/test_served_page.py",
     "e2e/test_signals.py",
     "e2e/test_terminal.py",
