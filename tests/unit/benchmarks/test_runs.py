@@ -17,7 +17,8 @@ import train
 from race import RESULTS, Race, Worker, WorkerFailed, measure_peak
 
 SCRIPTS = RESULTS.parent
-RUNS = [line.split() for line in (SCRIPTS / "runs.txt").read_text(encoding="utf-8").splitlines()]
+RUNS_FILE = (SCRIPTS / "runs.txt").read_text(encoding="utf-8")
+RUNS = [line.split() for line in RUNS_FILE.rstrip("\n").split("\n")]
 SHARED = {"contenders", "race"}
 
 
